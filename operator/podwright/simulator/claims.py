@@ -18,8 +18,11 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import FollowUp
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.devices.claim_writes import Deallocation, Deletion
+from podwright.core.objects.pod_group import KIND as POD_GROUP
+from podwright.core.objects.pod_group import WORKLOAD_API, PodGroup
+from podwright.core.plugins.devices.claim_writes import Deallocation, Deletion, Release
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
+from podwright.core.plugins.devices.pod_claims import consumer_of, holds
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.simulator.loaded import LoadedCluster
 
@@ -46,10 +49,14 @@ def with_claims(cluster: LoadedCluster, objects: Objects, pod: PodInfo) -> PodIn
     for entry in pod.resource_claims:
         if entry.claim or not entry.template or _is_made(cluster, pod, entry.name):
             continue
+        group = cluster.cache.groups.get(pod.group) if pod.group else None
+        owner = group if group is not None and holds(group, entry) else pod
         spec = cluster.claim_templates.get((pod.namespace, entry.template))
-        if spec is not None:
-            generated[entry.name] = name = _free_name(cluster, pod.namespace, f"{pod.name}-{entry.name}")
-            objects.set_object(CLAIM_KIND, _claim(pod, name, f"{pod.uid}/{entry.name}", spec))
+        if owner is group and (name := _claim_of_group(cluster, group, entry.name)):
+            generated[entry.name] = name
+        elif spec is not None:
+            generated[entry.name] = name = _free_name(cluster, pod.namespace, f"{owner.name}-{entry.name}")
+            objects.set_object(CLAIM_KIND, _claim(owner, name, f"{owner.uid}/{entry.name}", spec))
     if generated == pod.generated_claims:
         return pod
     raw = pod.raw
@@ -76,9 +83,27 @@ def _free_name(cluster: LoadedCluster, namespace: str, wanted: str) -> str:
     return name
 
 
-def _claim(pod: PodInfo, name: str, uid: str, spec: Raw) -> Raw:
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
-    metadata = {"namespace": pod.namespace, "name": name, "uid": uid, "ownerReferences": [owner]}
+def _claim_of_group(cluster: LoadedCluster, group: PodGroup, entry: str) -> str:
+    """The claim that was made for this entry of the group: as its status says, or as `with_claims` has named it."""
+    status = group.raw.get("status")
+    entries = status.get("resourceClaimStatuses") if isinstance(status, Mapping) else None
+    listed = entries if isinstance(entries, list) else []
+    named = [
+        each.get("resourceClaimName") for each in listed if isinstance(each, Mapping) and each.get("name") == entry
+    ]
+    for name in (*named, f"{group.name}-{entry}"):
+        claim = cluster.cache.devices.claims.get(group.namespace, str(name))
+        if claim is not None and claim.owner is not None and claim.owner.uid == group.uid:
+            return claim.name
+    return ""
+
+
+def _claim(maker: PodInfo | PodGroup, name: str, uid: str, spec: Raw) -> Raw:
+    kind = {"apiVersion": "v1", "kind": "Pod"}
+    if isinstance(maker, PodGroup):
+        kind = {"apiVersion": f"{WORKLOAD_API}/v1beta1", "kind": POD_GROUP}
+    owner = {**kind, "name": maker.name, "uid": maker.uid, "controller": True}
+    metadata = {"namespace": maker.namespace, "name": name, "uid": uid, "ownerReferences": [owner]}
     return {"apiVersion": "resource.k8s.io/v1", "kind": CLAIM_KIND, "metadata": metadata, "spec": spec}
 
 
@@ -100,10 +125,11 @@ def _reserved(cluster: LoadedCluster, claim: ResourceClaim, allocation: Allocati
     if newest is None and claim.for_extended_resources:
         name = _free_name(cluster, claim.namespace, f"{pod.name}-extended-resources")
         raw = {**raw, "metadata": {**raw["metadata"], "name": name}}
-    status = _status_without(raw, {pod.uid})
+    consumer = consumer_of(claim, pod, cluster.cache.groups)
+    status = _status_without(raw, {consumer.uid})
     if allocation is not None:
         status["allocation"] = allocation.raw
-    status["reservedFor"] = [*status["reservedFor"], {"resource": "pods", "name": pod.name, "uid": pod.uid}]
+    status["reservedFor"] = [*status["reservedFor"], consumer.reference]
     return {**raw, "status": status}
 
 
@@ -134,7 +160,7 @@ def take_back(cluster: LoadedCluster, objects: Objects, follow_ups: Iterable[Fol
     """
     changes: list[Change] = []
     for wanted in follow_ups:
-        if not isinstance(wanted, Deallocation | Deletion):
+        if not isinstance(wanted, Deallocation | Deletion | Release):
             continue
         claim = cluster.cache.devices.claims.get(wanted.claim.namespace, wanted.claim.name)
         if claim is None or claim.uid != wanted.claim.uid:
@@ -143,7 +169,7 @@ def take_back(cluster: LoadedCluster, objects: Objects, follow_ups: Iterable[Fol
             objects.remove_objects(CLAIM_KIND, [(claim.namespace, claim.name)])
             changes.append((claim.raw, None))
         else:
-            after = _deallocated(claim.raw)
+            after = _without(claim, {wanted.consumer}) if isinstance(wanted, Release) else _deallocated(claim.raw)
             objects.set_object(CLAIM_KIND, after)
             changes.append((claim.raw, after))
     return changes

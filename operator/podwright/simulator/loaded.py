@@ -29,7 +29,14 @@ from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
-from podwright.core.objects.pod_group import APIS, COMPOSITE_KIND, NAMED_OTHERWISE, WORKLOAD_API
+from podwright.core.objects.pod_group import (
+    APIS,
+    COMPOSITE_KIND,
+    NAMED_OTHERWISE,
+    WORKLOAD_API,
+    fields_off,
+    without_fields,
+)
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, trimmed
@@ -362,9 +369,7 @@ class _Reading:
                 self._cache.groups.serve(api)
 
     def _group(self, raw: Raw) -> None:
-        """As in the operator, feature gates say whether groups of the Workload API, and their topology constraints,
-        count.
-        """
+        """As in the operator, feature gates say whether groups of the Workload API count, and which of their fields."""
         group, gates = str(raw.get("apiVersion") or "").partition("/")[0], self._world.features
         kind = next((kind for kind, api in APIS.items() if api == group), None)
         if raw.get("kind") == COMPOSITE_KIND:
@@ -375,9 +380,7 @@ class _Reading:
             self.ignored[kind] += 1
             return
         _check_metadata(raw)
-        if not gates.enabled("TopologyAwareWorkloadScheduling") and isinstance(raw.get("spec"), Mapping):
-            spec = {name: value for name, value in raw["spec"].items() if name != "schedulingConstraints"}
-            raw = {**raw, "spec": spec}
+        raw = without_fields(raw, fields_off(gates.enabled))
         self._cache.set_object(kind, raw)
         if invalid := self._cache.groups.invalid(_group_key(APIS[kind], raw)):
             raise invalid[1]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, parse_scale
 from podwright.simulator.scheduling import Scheduling
 from podwright.simulator.simulation import simulate, simulate_each_node
@@ -186,3 +187,23 @@ def test_a_claim_of_no_use_to_a_pod_is_deallocated(grouped):
     groups = [item("PodGroup", make_pod_group("gang", 1), "scheduling.k8s.io/v1beta1")] if grouped else []
     cluster = loaded(*gpu_node("n1"), *gpu_node("n2"), gpu_class(), claim, raw, *groups, features=GATES)
     assert ask(cluster) == ({"a": "n2"}, {})
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["of the group", "of each pod"])
+def test_pods_of_a_group_share_the_claim_that_is_made_for_it(grouped):
+    """There is one device on each of two nodes, and room for all pods on one."""
+    entries = [{"name": "x", "resourceClaimTemplateName": "t"}]
+    group = make_pod_group("gang", 3, **({"resourceClaims": entries} if grouped else {}))
+    added = [pod(name, spec={**in_group("gang"), "resourceClaims": entries}) for name in "abc"]
+    groups = [item("PodGroup", group, "scheduling.k8s.io/v1beta1")]
+    cluster = loaded(
+        *gpu_node("n1"),
+        *gpu_node("n2"),
+        gpu_class(),
+        *groups,
+        template(),
+        features=Features(AUTOMATIC),
+    )
+    landed, waiting = ask(cluster, pods=added)
+    assert len(set(landed.values())) == (1 if grouped else 0)
+    assert len(waiting) == (0 if grouped else 3)

@@ -52,6 +52,7 @@ GATES: Final[Mapping[str, Gate]] = {
     "GenericWorkload": Gate(False, automatic=True, since=36),
     "TopologyAwareWorkloadScheduling": Gate(False, automatic=True, since=36),
     "CompositePodGroup": Gate(False, automatic=True, since=37),
+    "DRAWorkloadResourceClaims": Gate(False, automatic=True, since=36),
     "DRANodeAllocatableResources": Gate(False, has_effect=False),
     "SchedulerAsyncAPICalls": Gate(False, has_effect=False),
     "SchedulerPreQueueingHints": Gate(False, has_effect=False),

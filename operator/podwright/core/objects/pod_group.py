@@ -11,7 +11,7 @@ scheduler-plugins project, Volcano's `staging/src/volcano.sh/apis/pkg/apis/sched
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -110,6 +110,10 @@ class PodGroup:
     """A node label: the members should use as few of its domains as possible. Empty: no preference."""
     parent: str = ""
     """The key of the CompositePodGroup above it; empty if there is none."""
+    claims: frozenset[tuple[str, str, str]] = frozenset()
+    """Its entries of `spec.resourceClaims`, as PodClaim has them: name, claim and template. If a pod has the same entry, the
+    claim is the group's.
+    """
     order: tuple[str, str] = ("", "")
     """Where it stands among the groups beside it: when it was created, and its name."""
 
@@ -178,6 +182,26 @@ def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
         raise error.in_object(NAMED_OTHERWISE.get(ALL[kind], KIND), f"{namespace}/{name or '?'}") from error
 
 
+_GATED_FIELDS: Final[Mapping[str, str]] = {
+    "TopologyAwareWorkloadScheduling": "schedulingConstraints",
+    "DRAWorkloadResourceClaims": "resourceClaims",
+}
+"""Fields of the spec of a group of the Workload API, by the feature gate without which they do not count."""
+
+
+def fields_off(enabled: Callable[[str], bool]) -> Sequence[str]:
+    """The fields of the spec that do not count. `enabled`: of a feature gate."""
+    return [name for gate, name in _GATED_FIELDS.items() if not enabled(gate)]
+
+
+def without_fields(raw: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
+    """The group without these fields of its spec."""
+    spec = raw.get("spec")
+    if not names or not isinstance(spec, Mapping):
+        return raw
+    return {**raw, "spec": {name: value for name, value in spec.items() if name not in names}}
+
+
 def metadata_only_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
     """A stand-in for a group with an invalid spec, for events and errors about it.
 
@@ -216,6 +240,7 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         tree=tree if part_of else None,
         part_of=part_of,
         pack_by=packed(spec, "spec")[1] if api == GROVE_API else "",
+        claims=_claims(spec) if api == WORKLOAD_API and spec.get("resourceClaims") else frozenset(),
         parent=_parent(spec, namespace) if api in (WORKLOAD_API, COMPOSITE_API) else "",
         order=(str(metadata.get("creationTimestamp") or ""), name),
     )
@@ -256,6 +281,19 @@ def _of_composite(spec: Mapping[str, Any]) -> Terms:
         return SubGroup(pods=1), None
     where = "spec.schedulingPolicy.gang"
     return SubGroup(pods=as_positive(as_mapping(gang, where).get("minGroupCount"), f"{where}.minGroupCount")), None
+
+
+def _claims(spec: Mapping[str, Any]) -> frozenset[tuple[str, str, str]]:
+    found = set()
+    for index, item in enumerate(as_list(spec.get("resourceClaims"), "spec.resourceClaims")):
+        where = f"spec.resourceClaims[{index}]"
+        entry = as_mapping(item, where)
+        name, claim, template = (
+            as_optional_text(entry.get(key), f"{where}.{key}")
+            for key in ("name", "resourceClaimName", "resourceClaimTemplateName")
+        )
+        found.add((name, claim, template))
+    return frozenset(found)
 
 
 def _parent(spec: Mapping[str, Any], namespace: str) -> str:

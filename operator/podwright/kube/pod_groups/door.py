@@ -4,7 +4,7 @@ that name a group of it are scheduled one by one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.core.framework.features import Features
@@ -16,7 +16,9 @@ from podwright.core.objects.pod_group import (
     KIND,
     PLUGINS_KIND,
     VOLCANO_KIND,
+    fields_off,
     group_key,
+    without_fields,
 )
 from podwright.engine.engine import Engine
 from podwright.kube.client.object_metadata import conditions_of
@@ -45,21 +47,23 @@ _RESOURCES: Final[Mapping[str, Sequence[Resource]]] = {
 class PodGroupDoor:
     """See the module. One kind of pod groups."""
 
-    def __init__(self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, with_topology: bool = True) -> None:
-        """Without `with_topology`, topology constraints are removed."""
+    def __init__(
+        self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, without: Collection[str] = ()
+    ) -> None:
+        """`without`: fields of the spec that are removed."""
         self.kind = kind
         self.about = "composite pod groups" if kind == COMPOSITE_KIND else f"pod groups of {APIS[kind]}"
         self.candidates: Sequence[Resource] = _RESOURCES[kind]
         self.crd = "" if kind in (KIND, COMPOSITE_KIND) else f"{self.candidates[0].plural}.{APIS[kind]}"
         self._engine = engine
         self._writer = writer
-        self._with_topology = with_topology
+        self._without = without
 
     def begin(self, resource: Resource) -> GroupSink:
         # This comes first: no pod of a group may be scheduled as one without.
         self._engine.cache.groups.serve(APIS[self.kind])
         self._writer.use_version(self.kind, resource)
-        return GroupSink(self.kind, self._engine, writer=self._writer, with_topology=self._with_topology)
+        return GroupSink(self.kind, self._engine, writer=self._writer, without=self._without)
 
     def end(self, _resource: Resource) -> None:
         self._engine.cache.groups.withdraw(APIS[self.kind])
@@ -70,14 +74,13 @@ class PodGroupDoor:
 
 
 def pod_group_doors(engine: Engine, writer: PodGroupStatusWriter, gates: Features) -> list[PodGroupDoor]:
-    """The gate GenericWorkload turns the Workload API on, TopologyAwareWorkloadScheduling its topology constraints, and
-    CompositePodGroup its hierarchies.
+    """The gate GenericWorkload turns the Workload API on, CompositePodGroup its hierarchies, and others some fields: see
+    `fields_off`.
     """
     off = [] if gates.enabled("GenericWorkload") else [KIND, COMPOSITE_KIND]
     off += [] if gates.enabled("CompositePodGroup") else [COMPOSITE_KIND]
     kinds = [kind for kind in APIS if kind not in off]
-    with_topology = gates.enabled("TopologyAwareWorkloadScheduling")
-    return [PodGroupDoor(kind, engine, writer=writer, with_topology=with_topology) for kind in kinds]
+    return [PodGroupDoor(kind, engine, writer=writer, without=fields_off(gates.enabled)) for kind in kinds]
 
 
 class GroupSink:
@@ -85,10 +88,12 @@ class GroupSink:
     pod.
     """
 
-    def __init__(self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, with_topology: bool = True) -> None:
-        """Without `with_topology`, topology constraints are removed."""
+    def __init__(
+        self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, without: Collection[str] = ()
+    ) -> None:
+        """`without`: fields of the spec that are removed."""
         self.known: set[str] = set()
-        self._with_topology = with_topology
+        self._without = without
         self._kind = kind
         self._engine = engine
         self._objects = engine.objects(kind)
@@ -101,9 +106,7 @@ class GroupSink:
         self.known.add(self.key(raw))
         try:
             self._writer.seen(self._kind, raw)
-            if not self._with_topology:
-                spec = {name: value for name, value in raw["spec"].items() if name != "schedulingConstraints"}
-                raw = {**raw, "spec": spec}
+            raw = without_fields(raw, self._without)
             metadata = raw["metadata"]
             cache = self._engine.cache
             before = cache.store.get(self._kind, metadata["name"], metadata.get("namespace") or "")

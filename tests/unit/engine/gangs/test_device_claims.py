@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
-from support.engine.kit import Rig, deciding, settle
+from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 from support.objects.devices import allocated, claiming, exactly, make_claim, make_class, make_device, make_slice
 
@@ -71,3 +71,46 @@ async def test_a_claim_keeps_its_device_if(claim, group):
         await settle()
         assert rig.cluster.bound == []
         assert freed == []
+
+
+class TestClaimsOfTheGroup:
+    GROUP: ClassVar = {"resourceClaims": [{"name": "mine", "resourceClaimName": "mine"}]}
+
+    def rig(self, status: dict[str, Any]) -> tuple[Rig, list[str], list[Any]]:
+        reserved = [{"apiGroup": WORKLOAD_API, "resource": "podgroups", "name": "gang", "uid": "group-gang"}]
+        claim = make_claim("mine", exactly(), status={**status, "reservedFor": reserved})
+        rig, freed = rig_with(claim, **self.GROUP)
+        released = []
+
+        async def patch(_kind: str, name: str, _namespace: str, change: Any, _subresource: str = "") -> Any:
+            released.append(change["status"]["reservedFor"])
+            return {**claim, "status": status}
+
+        rig.cluster.patch = patch
+        return rig, freed, released
+
+    async def test_a_group_without_a_node_gives_back_a_device_of_no_use(self):
+        rig, freed, released = self.rig(GONE)
+        members(rig, "mine", "mine")
+        async with deciding(rig):
+            await settle()
+            assert (rig.cluster.bound, freed, released) == ([], ["mine"], [])
+
+    async def test_a_group_that_does_not_fit_does_not_keep_its_claim_reserved(self):
+        rig, freed, released = self.rig(allocated("gpu-0"))
+        for number in range(2):
+            rig.pod(f"p{number}", requests={"cpu": "9"}, spec={**in_group(), **claiming("mine")})
+        async with deciding(rig):
+            await settle()
+            assert (rig.cluster.bound, freed) == ([], [])
+            assert released == [[{"$patch": "delete", "uid": "group-gang"}]], "once for all members"
+
+    @pytest.mark.parametrize("status", [GONE, allocated("gpu-0")], ids=["of no use", "usable"])
+    async def test_a_claim_that_a_member_uses_stays(self, status):
+        rig, freed, released = self.rig(status)
+        rig.engine.assigned.put(on_node(ours("there", spec={**in_group(), **claiming("mine")}), "b"))
+        for number in range(2):
+            rig.pod(f"p{number}", requests={"cpu": "9"}, spec={**in_group(), **claiming("mine")})
+        async with deciding(rig):
+            await settle()
+            assert (rig.cluster.bound, freed, released) == ([], [], [])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.core.objects.pod_group import KIND, PLUGINS_KIND
+from podwright.core.framework.features import AUTOMATIC, Features
+from podwright.core.objects.pod_group import KIND, PLUGINS_KIND, fields_off
 from podwright.kube.pod_groups.door import GroupSink
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from support.engine.kit import Rig
@@ -45,20 +46,29 @@ def test_the_scheduled_condition_is_read():
     assert group.initially_scheduled
 
 
-@pytest.mark.parametrize(("on", "key"), [pytest.param(True, "zone", id="on"), pytest.param(False, "", id="off")])
-def test_topology_constraints_are_removed_without_their_gate(on, key):
-    sink, rig, _ = sink_of(KIND, with_topology=on)
-    sink.put(make_pod_group(schedulingConstraints={"topology": [{"key": "zone"}]}))
-    (group,) = rig.engine.cache.groups.all()
-    assert group.topology_key == key
+@pytest.mark.parametrize(
+    ("gate", "field"),
+    [("TopologyAwareWorkloadScheduling", "topology_key"), ("DRAWorkloadResourceClaims", "claims")],
+)
+def test_fields_are_removed_without_their_gate(gate, field):
+    spec = {
+        "schedulingConstraints": {"topology": [{"key": "zone"}]},
+        "resourceClaims": [{"name": "gpus", "resourceClaimName": "shared"}],
+    }
+    for on in (True, False):
+        sink, rig, _ = sink_of(KIND, without=fields_off(Features(AUTOMATIC | {gate: on}).enabled))
+        sink.put(make_pod_group(**spec))
+        (group,) = rig.engine.cache.groups.all()
+        assert bool(getattr(group, field)) is on
+        assert group.topology_key or group.claims, "the other field stays"
 
 
 @pytest.mark.parametrize(
     "wrong", [{"spec": None}, {"spec": []}, {"status": []}, {"status": {"conditions": "?"}}, {"spec": {"minMember": 0}}]
 )
 def test_an_invalid_group_does_not_stop_the_next_one(wrong):
-    for with_topology in (True, False):
-        sink, rig, _ = sink_of(PLUGINS_KIND, with_topology=with_topology)
+    for without in ((), ("schedulingConstraints",)):
+        sink, rig, _ = sink_of(PLUGINS_KIND, without=without)
         sink.put(custom_group() | wrong)
         sink.put(custom_group("2"))
         assert [group.min_count for group in rig.engine.cache.groups.all()] == [2]

@@ -24,6 +24,7 @@ from podwright.core.objects.devices.slices import DeviceId, selector_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod import Owner, parse_time
+from podwright.core.objects.pod_group import WORKLOAD_API, group_key
 from podwright.core.objects.raw import (
     Problems,
     as_count,
@@ -159,6 +160,8 @@ class ResourceClaim:
     spec: ClaimSpec
     allocation: Allocation | None
     reserved_for: tuple[str, ...]
+    for_groups: tuple[str, ...]
+    """The keys of the pod groups among its consumers."""
     statuses: tuple[DeviceStatus, ...]
     problems: Problems
     raw: Raw
@@ -181,9 +184,13 @@ def parse_resource_claim(raw: Raw) -> ResourceClaim:
     spec = claim_spec_of(raw.get("spec"))
     if spec.problem:
         problems.note(InvalidObjectError("spec", spec.problem))
-    references = problems.items(
-        status.get("reservedFor"), "status.reservedFor", lambda item, at: as_text(item.get("uid"), f"{at}.uid")
-    )
+    references = [
+        *problems.items(
+            status.get("reservedFor"),
+            "status.reservedFor",
+            lambda item, at: (as_text(item.get("uid"), f"{at}.uid"), _group_in(item, namespace)),
+        )
+    ]
     return ResourceClaim(
         namespace=namespace,
         name=name,
@@ -196,7 +203,8 @@ def parse_resource_claim(raw: Raw) -> ResourceClaim:
         == "true",
         spec=spec,
         allocation=None if status.get("allocation") is None else parse_allocation(status["allocation"], problems),
-        reserved_for=tuple(references),
+        reserved_for=tuple(uid for uid, _ in references),
+        for_groups=tuple(group for _, group in references if group),
         statuses=tuple(problems.items(status.get("devices"), "status.devices", _status)),
         problems=problems,
         raw=raw,
@@ -333,6 +341,12 @@ def _status(raw: Raw, where: str) -> DeviceStatus:
             status, reason, message = (str(condition.get(key) or "") for key in ("status", "reason", "message"))
             conditions[kind] = (status, reason, message)
     return DeviceStatus(_device_id(raw, where), conditions)
+
+
+def _group_in(reference: Raw, namespace: str) -> str:
+    """The key of the pod group to which an entry of `reservedFor` refers; empty for another consumer."""
+    of_group = reference.get("resource") == "podgroups" and reference.get("apiGroup") == WORKLOAD_API
+    return group_key(WORKLOAD_API, namespace, str(reference.get("name") or "")) if of_group else ""
 
 
 def _owner(metadata: Raw, problems: Problems) -> Owner | None:

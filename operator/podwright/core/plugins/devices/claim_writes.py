@@ -8,7 +8,8 @@ else may have allocated or deleted it. Source: `bindClaim` in kube-scheduler's p
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from asyncio import Lock
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.binding_conditions import BindingFailedError, ready, timed_out, waits
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
 from podwright.core.plugins.devices.node_requests import NodeClaim
+from podwright.core.plugins.devices.pod_claims import Consumer, consumer_of
 from podwright.core.state.devices.claims import CLAIM_KIND
 
 Raw = dict[str, Any]
@@ -49,21 +51,25 @@ class _TimeoutError(ClaimWriteError):
 class ClaimWrites:
     """The writes for one pod on the node that was chosen."""
 
-    def __init__(self, handle: Handle, found: CycleClaims, pod: PodInfo) -> None:
+    def __init__(self, handle: Handle, found: CycleClaims, pod: PodInfo, lock_of: Callable[[str], Lock]) -> None:
+        """`lock_of`: the lock of a claim that pods of a group share, by the uid of the claim."""
         self._handle = handle
         self._found = found
         self._pod = pod
+        self._lock_of = lock_of
         self.created: ResourceClaim | None = None
         """The claim for extended resources, once it is created."""
         self.reserved: dict[str, ResourceClaim] = {}
-        """The claims that are reserved for the pod, by uid."""
+        """The claims that are reserved for the pod, or for its group, by uid."""
+        self._consumers: dict[str, Consumer] = {}
+        """For whom each of these is reserved."""
         self._lost: set[str] = set()
         """The uids of claims with a device that another claim got earlier."""
 
     @property
     def any(self) -> bool:
         """True if something was written that `undo` takes back."""
-        return self.created is not None or bool(self.reserved)
+        return self.created is not None or any(map(self._taken_back, self.reserved))
 
     async def write(self, node: Node) -> None:
         """Writes everything. Raises ClaimWriteError; what was written until then is in `created` and `reserved`."""
@@ -72,11 +78,12 @@ class ClaimWrites:
         allocations = found.reservation.allocations
         try:
             for position, seen in enumerate(found.claims):
-                claim = self._newest(seen)
-                if pod.uid in claim.reserved_for and position not in allocations:
-                    self.reserved[claim.uid] = claim
-                else:
-                    await self._reserve(claim, allocations.get(position))
+                consumer = consumer_of(seen, pod, self._handle.cache.groups)
+                if not consumer.group:
+                    await self._enter(seen, allocations.get(position), consumer)
+                    continue
+                async with self._lock_of(seen.uid):  # the first member writes for all
+                    await self._enter(seen, allocations.get(position), consumer)
             special = None if found.extended is None else found.extended.claim(found.extended.code(node))
             if special is not None:
                 await self._create(special, allocations[len(found.claims)])
@@ -98,6 +105,9 @@ class ClaimWrites:
             except ClusterTimeoutError as error:
                 raise ClaimWriteError(f"the watch does not show what was written to claim {claim.key}") from error
         for claim in self.reserved.values():
+            newest = self._newest(claim)
+            if newest.allocation is None:
+                raise ClaimWriteError(f"claim {claim.key} got deallocated elsewhere in the meantime")
             rival = known.holders.rival(claim.uid)
             if rival is not None:
                 self._lost.add(claim.uid)
@@ -105,22 +115,18 @@ class ClaimWrites:
 
     async def undo(self) -> None:
         """Takes back what was written for the pod, as far as the API server allows it. Allocations stay, as in
-        kube-scheduler, unless another claim got a device of them earlier.
+        kube-scheduler, unless another claim got a device of them earlier. So does the reservation for its group, whose other
+        members may need it.
         """
-        cluster, own = self._handle.cluster, {"$patch": "delete", "uid": self._pod.uid}
         if self.created is not None:
             self.reserved.pop(self.created.uid, None)
             await delete(self._handle, self.created)
-        for claim in self.reserved.values():
-            if claim.uid in self._lost and set(claim.reserved_for) <= {self._pod.uid}:
+        for claim in filter(lambda each: self._taken_back(each.uid), self.reserved.values()):
+            consumer = self._consumers[claim.uid]
+            if claim.uid in self._lost and set(claim.reserved_for) <= {consumer.uid}:
                 await deallocate(self._handle, claim)
-                continue
-            change = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": [own]}}
-            try:
-                raw = await cluster.patch(CLAIM_KIND, claim.name, claim.namespace, change, "status")
-            except ClusterError:
-                continue  # the next attempt finds the pod entered in the claim
-            self._written(raw)
+            elif not consumer.group:
+                await release_from(self._handle, claim, consumer.uid)
         self.reserved.clear()
 
     async def wait(self, timeout: float) -> None:
@@ -152,6 +158,25 @@ class ClaimWrites:
 
     # Internals
 
+    def _taken_back(self, uid: str) -> bool:
+        """True if the reservation of this claim is for this pod alone, or must not stay: another claim got its device
+        earlier, and no member of the group is bound.
+        """
+        consumer = self._consumers[uid]
+        if not consumer.group:
+            return True
+        members = self._handle.cache.groups.members(consumer.group)
+        return uid in self._lost and len(members.placed) <= members.assumed
+
+    async def _enter(self, seen: ResourceClaim, allocation: Allocation | None, consumer: Consumer) -> None:
+        """Enters the consumer in the claim, unless it is there with this allocation. Raises as `_reserve`."""
+        claim = self._newest(seen)
+        self._consumers[claim.uid] = consumer
+        if consumer.uid in claim.reserved_for and (allocation is None or _has(claim.raw, allocation)):
+            self.reserved[claim.uid] = claim
+        else:
+            await self._reserve(claim, allocation, consumer)
+
     def _newest(self, seen: ResourceClaim) -> ResourceClaim:
         """The current version of the claim. Since the decision, the writes of an earlier attempt may have been
         undone.
@@ -159,15 +184,15 @@ class ClaimWrites:
         newest = self._handle.cache.devices.claims.get(seen.namespace, seen.name)
         return seen if newest is None or newest.uid != seen.uid else newest
 
-    async def _reserve(self, claim: ResourceClaim, allocation: Allocation | None) -> ResourceClaim:
-        """Enters the pod in the claim, and the allocation if there is one. Raises ClusterError or ClaimWriteError."""
+    async def _reserve(self, claim: ResourceClaim, allocation: Allocation | None, consumer: Consumer) -> ResourceClaim:
+        """Enters the consumer in the claim, and the allocation if there is one. Raises ClusterError or ClaimWriteError."""
         cluster = self._handle.cluster
         raw: Mapping[str, Any] = claim.raw
         for attempt in range(_ATTEMPTS):
             try:
                 if allocation is not None and FINALIZER not in (raw["metadata"].get("finalizers") or ()):
                     raw = await cluster.update(CLAIM_KIND, _with_finalizer(raw))
-                changed = self._changed_status(claim, raw, allocation)
+                changed = self._changed_status(claim, raw, allocation, consumer)
                 stored = self._written(await cluster.update(CLAIM_KIND, changed, "status"))
             except ClusterError as error:
                 if error.status != _CONFLICT or attempt == _ATTEMPTS - 1:
@@ -181,21 +206,22 @@ class ClaimWrites:
                 return stored
         raise AssertionError("the last attempt raises")
 
-    def _changed_status(self, claim: ResourceClaim, raw: Mapping[str, Any], allocation: Allocation | None) -> Raw:
+    def _changed_status(
+        self, claim: ResourceClaim, raw: Mapping[str, Any], allocation: Allocation | None, consumer: Consumer
+    ) -> Raw:
         if raw["metadata"].get("deletionTimestamp"):
             raise ClaimWriteError(f"claim {claim.key} got deleted in the meantime")
         status: Raw = {**(raw.get("status") or {})}
         if allocation is not None and status.get("allocation"):
             # Another pod of the group may have written the same.
-            if status["allocation"].get("devices") != allocation.raw.get("devices"):
+            if not _has(raw, allocation):
                 raise ClaimWriteError(f"claim {claim.key} got allocated elsewhere in the meantime")
         elif allocation is not None:
             status["allocation"] = {**allocation.raw, "allocationTimestamp": _timestamp(self._handle.now())}
         elif not status.get("allocation"):
             raise ClaimWriteError(f"claim {claim.key} got deallocated elsewhere in the meantime")
-        pod = self._pod
-        references = [entry for entry in status.get("reservedFor") or () if entry.get("uid") != pod.uid]
-        status["reservedFor"] = [*references, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
+        references = [entry for entry in status.get("reservedFor") or () if entry.get("uid") != consumer.uid]
+        status["reservedFor"] = [*references, consumer.reference]
         return {**raw, "status": status}
 
     async def _create(self, special: NodeClaim, allocation: Allocation) -> None:
@@ -209,7 +235,7 @@ class ClaimWrites:
             raise
         self._handle.observer.claim_created(created=True)
         self.created = self._written(raw, created=True)
-        await self._reserve(self.created, allocation)
+        await self._enter(self.created, allocation, Consumer(pod.name, pod.uid))
         status = {"resourceClaimName": self.created.name, "requestMappings": special.mapped.mappings}
         change = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
         await cluster.patch("Pod", pod.name, pod.namespace, change, "status")
@@ -277,6 +303,30 @@ class Deletion:
         await delete(self.handle, self.claim)
 
 
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A follow-up: see `release_from`. Equal for one version of a claim."""
+
+    handle: Handle = field(compare=False)
+    claim: ResourceClaim
+    consumer: str
+
+    async def __call__(self) -> None:
+        await release_from(self.handle, self.claim, self.consumer)
+
+
+async def release_from(handle: Handle, claim: ResourceClaim, consumer: str) -> None:
+    """Removes a consumer, by uid, from those for which a claim is reserved. If that fails, the next attempt finds it
+    entered.
+    """
+    change = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": [{"$patch": "delete", "uid": consumer}]}}
+    try:
+        raw = await handle.cluster.patch(CLAIM_KIND, claim.name, claim.namespace, change, "status")
+    except ClusterError:
+        return
+    handle.cache.devices.claims.written(raw)
+
+
 async def delete(handle: Handle, claim: ResourceClaim) -> None:
     """Deletes a claim that was created for extended resources. If that fails, the next attempt handles the claim."""
     cluster = handle.cluster
@@ -300,6 +350,12 @@ async def deallocate(handle: Handle, claim: ResourceClaim) -> None:
     except ClusterError:
         return
     handle.cache.devices.claims.written(raw)
+
+
+def _has(raw: Mapping[str, Any], allocation: Allocation) -> bool:
+    """True if the claim has the devices of this allocation."""
+    known: Mapping[str, Any] = (raw.get("status") or {}).get("allocation") or {}
+    return known.get("devices") == allocation.raw.get("devices")
 
 
 def _with_finalizer(raw: Mapping[str, Any]) -> Raw:

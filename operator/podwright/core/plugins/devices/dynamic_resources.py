@@ -12,11 +12,13 @@ DynamicResources.
 
 from __future__ import annotations
 
+from asyncio import Lock
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +54,14 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, Deallocation, Deletion, tell
+from podwright.core.plugins.devices.claim_writes import (
+    ClaimWriteError,
+    ClaimWrites,
+    Deallocation,
+    Deletion,
+    Release,
+    tell,
+)
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
 from podwright.core.plugins.devices.evaluation import (
     FREEABLE,
@@ -67,7 +76,7 @@ from podwright.core.plugins.devices.freed import waits_for_release
 from podwright.core.plugins.devices.hints import device_hints
 from podwright.core.plugins.devices.node_requests import extended_resources
 from podwright.core.plugins.devices.plans import Plan, plan_of, reserved_claims
-from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
+from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of, consumer_of
 from podwright.core.plugins.devices.reservation import Reservation, hold, release
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
@@ -146,6 +155,7 @@ class DynamicResources(
             choice=Choice(args.allocation, args.scoring),
         )
         self._binding_timeout = parse_duration(args.binding_timeout)
+        self._locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
     @staticmethod
     def pre_filter_disabled(pod: PodInfo, cache: Cache) -> Status | None:
@@ -329,7 +339,7 @@ class DynamicResources(
         if not self._enabled or found is None:
             return ()
         taken = _to_take(found, pod, self.handle)
-        return () if taken is None else (taken,)
+        return _unused_by_group(found, pod, self.handle) if taken is None else (taken,)
 
     # Score
 
@@ -416,7 +426,7 @@ class DynamicResources(
             return None
         if node is None or found.reservation is None:
             return Status(Code.ERROR, (f'node "{node_name}" not found',))
-        found.writes = writes = ClaimWrites(self.handle, found, pod)
+        found.writes = writes = ClaimWrites(self.handle, found, pod, lambda uid: self._locks.setdefault(uid, Lock()))
         try:
             await writes.write(node.present)
             release(
@@ -435,9 +445,22 @@ def _to_take(found: CycleClaims, pod: PodInfo, handle: Handle) -> Deallocation |
     """
     for position in sorted(found.unavailable):
         claim = found.claims[position]
-        if position not in found.shared and set(claim.reserved_for) <= {pod.uid}:
+        consumer = consumer_of(claim, pod, handle.cache.groups)
+        in_use = position in found.shared or (consumer.group and handle.cache.groups.placed(consumer.group))
+        if not in_use and set(claim.reserved_for) <= {consumer.uid}:
             return Deallocation(handle, claim)
     return None if found.stale is None else Deletion(handle, found.stale)
+
+
+def _unused_by_group(found: CycleClaims, pod: PodInfo, handle: Handle) -> Sequence[Release]:
+    """The follow-ups for claims that are reserved for the pod's group, none of whose pods has a node."""
+    groups = handle.cache.groups
+    consumers = [(claim, consumer_of(claim, pod, groups)) for claim in found.claims]
+    return [
+        Release(handle, claim, consumer.uid)
+        for claim, consumer in consumers
+        if consumer.group and consumer.uid in claim.reserved_for and not groups.placed(consumer.group)
+    ]
 
 
 def _names_of(found: CycleClaims, allocated: Mapping[int, Allocation]) -> Sequence[str]:

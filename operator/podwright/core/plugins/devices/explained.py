@@ -230,7 +230,9 @@ def _amount(ask: Ask) -> str:
 
 
 def users_of(cache: Cache, claim: ResourceClaim) -> str:
-    """The placed pods that use the claim, such as `pod default/a`; "" if there are none."""
+    """The placed pods that use the claim, such as `pod default/a`, or its pod group; "" if there are none."""
+    if claim.for_groups:
+        return f"pod group {listed([key.partition(':')[2] for key in claim.for_groups[:MOST_NAMED]])}"
     pods = (info.pods[uid].key for uid in claim.reserved_for if (info := cache.placement(uid)) is not None)
     names = [*islice(pods, MOST_NAMED)]
     return f"pod{'' if len(names) == 1 else 's'} {listed(names)}" if names else ""

@@ -56,6 +56,8 @@ def waits_for_release(pod: PodInfo, cache: Cache) -> bool:
             and claim.reserved_for
             and any(device.device_id[:2] in pools for device in claim.allocation.devices)
             and all(cache.placement(uid) is None for uid in claim.reserved_for)
+            # A group keeps its claims while it exists.
+            and not any(cache.groups.get(key) for key in claim.for_groups)
         ):
             return True
     return False

@@ -1,16 +1,19 @@
 """The ResourceClaims of a pod, and why it cannot be scheduled with them.
 
-The texts are kube-scheduler's (`foreachPodResourceClaim`, and `resourceclaim.Name` in
+The texts are kube-scheduler's (`foreachPodResourceClaim`, and `resourceclaim.Name`, `IsForPod` and `BindTo` in
 k8s.io/dynamic-resource-allocation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from podwright.core.objects.devices.claims import ResourceClaim
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodClaim, PodInfo
+from podwright.core.objects.pod_group import KIND, WORKLOAD_API, PodGroup, group_key
 from podwright.core.state.devices.claims import ClaimState
+from podwright.core.state.pod_groups import PodGroups
 
 
 class ClaimsError(Exception):
@@ -43,7 +46,48 @@ def claims_of(pod: PodInfo, claims: ClaimState) -> Sequence[ResourceClaim]:
             raise ClaimsError(f'could not find ResourceClaim "{pod.namespace}/{name}"', soon=generated)
         if claim.terminating:
             raise ClaimsError(f'resourceclaim "{name}" is being deleted')
-        if generated and (claim.owner is None or claim.owner.uid != pod.uid):
+        if generated and not _is_for(claim, pod):
             raise ClaimsError(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
         found.append(claim)
     return found
+
+
+def _is_for(claim: ResourceClaim, pod: PodInfo) -> bool:
+    """True if the claim was made for the pod, or for its group."""
+    owner = claim.owner
+    if owner is None or owner.uid == pod.uid:
+        return owner is not None
+    of_group = owner.kind == KIND and owner.api_version.startswith(f"{WORKLOAD_API}/")
+    return of_group and pod.group == group_key(WORKLOAD_API, pod.namespace, owner.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """For whom a claim is reserved. `group`: the key of the pod group; empty for a pod."""
+
+    name: str
+    uid: str
+    group: str = ""
+
+    @property
+    def reference(self) -> Mapping[str, str]:
+        """The entry of `status.reservedFor`."""
+        if self.group:
+            return {"apiGroup": WORKLOAD_API, "resource": "podgroups", "name": self.name, "uid": self.uid}
+        return {"resource": "pods", "name": self.name, "uid": self.uid}
+
+
+def consumer_of(claim: ResourceClaim, pod: PodInfo, groups: PodGroups) -> Consumer:
+    """The pod's group if it has the same entry for the claim as the pod, else the pod."""
+    group = groups.get(pod.group) if pod.group else None
+    if group is not None:
+        for entry in pod.resource_claims:
+            name = entry.claim or pod.generated_claims.get(entry.name)
+            if name == claim.name and holds(group, entry):
+                return Consumer(group.name, group.uid, group.key)
+    return Consumer(pod.name, pod.uid)
+
+
+def holds(group: PodGroup, entry: PodClaim) -> bool:
+    """True if the group has the same entry as the pod, so that the claim is the group's."""
+    return (entry.name, entry.claim, entry.template) in group.claims

@@ -1,11 +1,15 @@
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from podwright.core.framework.interface import ClusterError, CycleState
 from podwright.core.framework.status import SKIP, Code
 from podwright.core.objects.devices.claims import FINALIZER
+from podwright.core.objects.pod_group import KIND, WORKLOAD_API
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
 from podwright.engine.metrics.metrics import Metrics
-from support.objects.builders import make_node
+from support.objects.builders import in_group, make_node, make_pod_group
 from support.objects.devices import (
     DRIVER,
     allocated,
@@ -380,3 +384,107 @@ async def test_a_reservation_that_was_taken_back_since_the_decision_is_written_a
     await undo()
     assert await scheduler.plugin.pre_bind(scheduler.state, POD, "a") is None
     assert [entry["uid"] for entry in scheduler.server.claims["mine"]["status"]["reservedFor"]] == [POD.uid]
+
+
+class TestClaimsOfGroups:
+    """A claim that a pod group has is reserved for the group. Its members share what the first of them allocates."""
+
+    def scheduler(self, *, names=("mine",), status=None):
+        scheduler = Scheduler(make_claim("mine", exactly(), status=status))
+        scheduler.cache.groups.serve(WORKLOAD_API)
+        entries = [{"name": name, "resourceClaimName": name} for name in names]
+        scheduler.cache.set_object(KIND, make_pod_group(resourceClaims=entries))
+        return scheduler
+
+    def members(self, count=3):
+        return [pending(name=f"p{i}", spec={**in_group(), **claiming("mine")}) for i in range(count)]
+
+    async def pre_bind(self, scheduler, members):
+        states = [CycleState() for _ in members]
+        for state, pod in zip(states, members, strict=True):
+            assert scheduler.plugin.pre_filter(state, pod) is None
+            assert scheduler.plugin.reserve(state, pod, "a") is None
+        found = await asyncio.gather(
+            *(scheduler.plugin.pre_bind(state, pod, "a") for state, pod in zip(states, members, strict=True))
+        )
+        return states, found
+
+    async def test_the_first_member_writes_for_all(self):
+        scheduler = self.scheduler()
+        _, found = await self.pre_bind(scheduler, self.members())
+        assert found == [None] * 3
+        assert scheduler.server.writes == ["update mine", "update mine/status"]
+        (reference,) = scheduler.server.claims["mine"]["status"]["reservedFor"]
+        group = {"apiGroup": WORKLOAD_API, "resource": "podgroups", "name": "gang", "uid": "group-gang"}
+        assert reference == group
+        assert scheduler.in_use
+        assert scheduler.cache.devices.claims.in_flight("default/mine") is None, "nothing is in flight any more"
+
+    async def test_a_claim_that_the_group_does_not_have_is_reserved_for_each_pod(self):
+        scheduler = self.scheduler(names=("another",))
+        members = self.members(2)
+        _, found = await self.pre_bind(scheduler, members)
+        assert found == [None] * 2
+        references = scheduler.server.claims["mine"]["status"]["reservedFor"]
+        assert {each["uid"] for each in references} == {pod.uid for pod in members}
+        assert {each["resource"] for each in references} == {"pods"}
+
+    async def test_the_reservation_stays_for_the_others_if_one_member_is_not_bound(self):
+        scheduler = self.scheduler()
+        members = self.members(2)
+        states, _ = await self.pre_bind(scheduler, members)
+        scheduler.plugin.unreserve(states[0], members[0], "a")
+        assert states[0].follow_ups == []
+        assert scheduler.server.claims["mine"]["status"]["reservedFor"]
+
+    async def test_a_member_is_not_bound_if_the_claim_lost_its_devices_meanwhile(self):
+        scheduler = self.scheduler()
+
+        def deallocate(what):
+            if what == "wait":
+                scheduler.server.change("mine", lambda raw: raw.update(status={}))
+
+        scheduler.server.before_write = deallocate
+        _, (found,) = await self.pre_bind(scheduler, self.members(1))
+        assert found.reasons == ("claim default/mine got deallocated elsewhere in the meantime",)
+
+    @pytest.mark.parametrize("bound", [False, True])
+    async def test_a_device_that_another_claim_got_earlier_is_given_back_unless_a_member_is_bound(self, bound):
+        scheduler = self.scheduler()
+
+        def steal(what):
+            if what == "update mine":
+                scheduler.server.add(make_claim("theirs", exactly(), status=allocated("gpu-0", node="a")))
+
+        scheduler.server.before_write = steal
+        (pod,) = self.members(1)
+        if bound:
+            scheduler.cache.set_pod(replace(pod, uid="bound", node_name="a"))
+        (state,), (found,) = await self.pre_bind(scheduler, [pod])
+        assert "is also allocated to claim default/theirs" in found.message
+        scheduler.plugin.unreserve(state, pod, "a")
+        for follow_up in state.follow_ups:
+            await follow_up()
+        assert bool(scheduler.server.claims["mine"]["status"].get("allocation")) is bound
+
+
+@pytest.mark.parametrize(
+    ("owner", "text"),
+    [
+        pytest.param({"kind": "PodGroup", "name": "gang"}, "", id="the pod's group"),
+        pytest.param({"kind": "PodGroup", "name": "other"}, "was not created for Pod", id="another group"),
+        pytest.param({"kind": "Pod", "name": "gang"}, "was not created for Pod", id="another pod"),
+    ],
+)
+def test_a_generated_claim_belongs_to_the_pod_or_to_its_group(owner, text):
+    scheduler = Scheduler()
+    scheduler.cache.groups.serve(WORKLOAD_API)
+    claim = make_claim("made", exactly())
+    reference = {"apiVersion": f"{WORKLOAD_API}/v1beta1", "uid": "group-gang", "controller": True, **owner}
+    claim["metadata"]["ownerReferences"] = [reference]
+    scheduler.server.add(claim)
+    entries = [{"name": "gpus", "resourceClaimTemplateName": "gpus"}]
+    statuses = [{"name": "gpus", "resourceClaimName": "made"}]
+    spec = {**in_group(), "resourceClaims": entries}
+    refused = scheduler.plugin.pre_enqueue(pending(name="p", spec=spec, status={"resourceClaimStatuses": statuses}))
+    assert (text in refused.message) if text else refused is None

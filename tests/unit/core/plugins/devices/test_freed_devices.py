@@ -9,9 +9,10 @@ from podwright.api.scheduler_policy import parse_policy
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import KIND, WORKLOAD_API
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.world import World
-from support.objects.builders import make_node, make_pod
+from support.objects.builders import make_node, make_pod, make_pod_group
 from support.objects.devices import allocated, claiming, exactly, make_claim, make_class, make_device, make_slice
 
 FREE = {"preemption": "FreeDevices"}
@@ -139,6 +140,21 @@ def test_nothing_more_is_evicted_until_the_devices_of_the_victims_are_released()
     assert victims(cluster.tried(nominated="a")) == set()
     cluster.cache.remove_object("ResourceClaim", "lower-claim", "default")
     assert isinstance(cluster.tried(nominated="a"), Placement)
+
+
+def test_a_claim_of_a_group_is_neither_freed_by_victims_nor_about_to_be_released():
+    cluster = Cluster(nodes="a")
+    cluster.cache.groups.serve(WORKLOAD_API)
+    cluster.cache.set_object(KIND, make_pod_group())
+    claim = make_claim("of-group", exactly(), status=allocated("gpu-0", node="a"))
+    group = {"apiGroup": WORKLOAD_API, "resource": "podgroups", "name": "gang", "uid": "group-gang"}
+    claim["status"]["reservedFor"] = [group]
+    cluster.cache.set_object("ResourceClaim", claim)
+    cluster.runs("member", "a", "of-group")
+    cluster.user("lower", "a", "gpu-1")
+    assert victims(cluster.tried(nominated="a")) == {"lower"}
+    cluster.cache.remove_object(KIND, "gang", "default")
+    assert victims(cluster.tried(nominated="a")) == set()
 
 
 def test_what_a_dry_run_removes_from_one_node_is_not_gone_on_the_next():
