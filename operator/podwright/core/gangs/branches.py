@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -72,6 +73,30 @@ class Branch:
     def all_untried(self) -> Sequence[PodInfo]:
         """Also those of branches below."""
         return [*self.untried, *(pod for child in self.children for pod in child.all_untried)]
+
+    @property
+    def reach(self) -> int:
+        """How many more pods may get a node at most; -1 if that is not enough for its minimum."""
+        below = [reach for child in self.children if (reach := child.reach) >= 0]
+        found = len(self.untried) + sum(below)
+        return found if self.placed + found >= self.minimum and len(below) >= self.groups else -1
+
+    def in_order(self) -> Iterator[list[PodInfo]]:
+        """Its pods in an order in which they may be placed: first those that its minimum needs at least, which may be none,
+        then further ones. After each list, it has its minimum, and so has each branch below, or none of these pods. Without
+        the pods of branches below that cannot have their minimum.
+        """
+        orders = [child.in_order() for child in self.children if child.reach >= 0]
+        below = sorted(((next(order), order) for order in orders), key=lambda each: len(each[0]))
+        first = [pod for minimum, _ in below[: self.groups] for pod in minimum]
+        rest = chain.from_iterable(
+            order if index < self.groups else chain([minimum], order) for index, (minimum, order) in enumerate(below)
+        )
+        others = chain(([pod] for pod in self.untried), rest)
+        while self.placed + len(first) < self.minimum and (more := next(others, None)) is not None:
+            first += more
+        yield first
+        yield from filter(None, others)
 
     def copy(self) -> Branch:
         return replace(self, children=[child.copy() for child in self.children])

@@ -19,6 +19,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
+from podwright.core.gangs.branches import branch_of
 from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
 from podwright.core.gangs.potential_victims import (
@@ -105,8 +106,7 @@ def _preempt(
         return unresolvable(_PREFIX + NO_VICTIMS)
     if args_of(framework.profile).min_resources == "Required" and shortage(group, cache):
         return unschedulable(_PREFIX + MIN_RESOURCES)
-    needed = cache.groups.lacking(group)
-    tries = _tries(cache, group, pods, needed) if queued else [_Try(pods)]
+    tries = _tries(cache, group, pods) if queued else [_Try(pods)]
     found: GangPreemption | GangPlacement | Status = unschedulable()
     try:
         for each in tries:
@@ -128,9 +128,15 @@ class _Try:
     place: Place = NOWHERE
 
 
-def _tries(cache: Cache, group: PodGroup, pods: Sequence[PodInfo], needed: int) -> Iterator[_Try]:
+def _needed(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
+    """As many of these waiting members as the minimum of the group needs."""
+    return next(branch_of(group, cache.groups.members(group.key), pods).in_order())
+
+
+def _tries(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Iterator[_Try]:
     """For a gang of a queue. What the queue may take is not enough to try all nodes and all members at once."""
-    some = (pods, pods[:needed]) if 0 < needed < len(pods) else (pods,)
+    needed = _needed(cache, group, pods)
+    some = (pods, needed) if 0 < len(needed) < len(pods) else (pods,)
     nodes: Sequence[Bools | None] = (None,)
     if group.topology_key:
         domains = TopologyDomains(cache, group.topology_key)
@@ -283,10 +289,10 @@ def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Seque
     priority = _priority(group, pods)
     if not has_queue(cache, pods[0]):
         return any_lower_priority(priority, cache)
-    needed = max(1, cache.groups.lacking(group))
+    needed = _needed(cache, group, pods) or pods[:1]
     claims = (
-        claim_of(cache, pods[:needed], priority, BudgetRules(()), 0.0, place)
-        for place, _ in queues_of(cache).places.shared_by(pods[:needed])
+        claim_of(cache, needed, priority, BudgetRules(()), 0.0, place)
+        for place, _ in queues_of(cache).places.shared_by(needed)
     )
     return any(claim is not None and not claim.is_vain for claim in claims)
 

@@ -6,7 +6,8 @@ import pytest
 
 from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.gang_preemption import may_preempt
-from podwright.core.objects.pod_group import WORKLOAD_API, group_key
+from podwright.core.gangs.plan import Planner, decide
+from podwright.core.objects.pod_group import COMPOSITE_API, COMPOSITE_KIND, WORKLOAD_API, group_key
 from support.gangs.kit import ZONE
 from support.objects.builders import in_group
 from support.queues.reclaims import QueuedCluster, queue
@@ -39,6 +40,26 @@ def test_a_gang_gets_the_members_that_it_needs_if_its_share_is_not_enough_for_al
     cluster.waits("b-more", "b")
     cluster.gang("gang", "a", 6, min_count=3)
     assert len(cluster.gang_victims("gang")) == 3
+
+
+def test_a_tree_gets_the_members_of_the_cheapest_part_if_its_share_is_not_enough_for_all():
+    cluster = QueuedCluster([8], [queue("a"), queue("b")])
+    for i in range(8):
+        cluster.runs(f"b{i}", "b", "n0")
+    cluster.waits("b-more", "b")
+    cluster.cache.groups.serve(COMPOSITE_API)
+    top = {"metadata": {"name": "llm", "namespace": "default"}}
+    top["spec"] = {"schedulingPolicy": {"gang": {"minGroupCount": 1}}}
+    cluster.cache.set_object(COMPOSITE_KIND, top)
+    for name, size in (("large", 4), ("small", 2)):
+        cluster.gang(name, "a", size)
+        cluster.group(name, size, parentCompositePodGroupName="llm")
+    group = cluster.cache.groups.get(group_key(COMPOSITE_API, "default", "llm"))
+    pods = cluster.cache.groups.members(group.key).unplaced()
+    assert may_preempt(cluster.framework, cluster.cache, group, pods)
+    decision = decide(Planner(cluster.framework, cluster.cache, group, lambda _n: 0), pods, cluster.now)
+    assert set(decision.preemption.nominations) == {pod.uid for pod in pods if pod.name.startswith("small")}
+    assert len(decision.preemption.victims) == 2
 
 
 def test_a_gang_takes_from_lower_priorities_of_its_own_queue():

@@ -256,6 +256,42 @@ def test_a_tree_is_placed_if_and_only_if_its_cheapest_minimum_fits(tree, room, c
         check_whole(group.tree, Counter(each.pod.labels[KAI_SUB_GROUP_LABEL] for each in decision.placements))
 
 
+@settings(max_examples=examples(200), deadline=None)
+@given(TREES, st.lists(st.integers(0, 4), min_size=8, max_size=8))
+def test_pods_come_in_an_order_in_which_they_may_be_placed(tree, counts):
+    out: list[dict[str, Any]] = []
+    entries(tree, "", "s", out)
+    cluster = Divided({"subGroups": out}, 100)
+    group = cluster.cache.groups.get(cluster.key)
+    pods = Counter[str]()
+    for leaf, count in zip(leaves_of(group.tree), counts, strict=False):
+        pods[leaf.name] = count
+        for index in range(count):
+            cluster.waits(f"{leaf.name}-p{index}", leaf.name)
+    members = cluster.cache.groups.members(cluster.key)
+    branch = branches.branch_of(group, members, members.unplaced())
+    needed = least(group.tree, pods)
+    assert (branch.reach >= 0) == (needed < float("inf"))
+    if branch.reach < 0:
+        return
+    came = Counter[str]()
+    for index, batch in enumerate(branch.in_order()):
+        came.update(pod.labels[KAI_SUB_GROUP_LABEL] for pod in batch)
+        assert index or came.total() == needed
+        assert check_whole(group.tree, came)[1]
+    assert came.total() == branch.reach
+
+
+def test_pods_beyond_the_minimums_of_parts_come_with_parts_as_a_whole():
+    policy = {"name": "p", "subGroupSize": 2, "minSubGroups": 1, "matchLabelKeys": ["part"]}
+    cluster = Divided({"minMember": 5, "subGroupPolicy": [policy]}, 100, kind=VOLCANO_KIND)
+    for name in ("a0", "a1", "b0", "b1", "c0", "a2"):
+        cluster.waits(name, labels={"part": name[0]})
+    group, members = cluster.cache.groups.get(cluster.key), cluster.cache.groups.members(cluster.key)
+    first = next(branches.branch_of(group, members, members.unplaced()).in_order())
+    assert sorted(pod.name for pod in first) == ["a0", "a1", "a2", "b0", "b1"]
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(("waits", "is placed", "leaves the queue", "leaves its node")), st.integers(0, 9)),
     max_size=40,
