@@ -30,7 +30,7 @@ from podwright.core.framework.profile import Profile
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import ALL, COMPOSITE_API, PodGroup, group_key, parse_pod_group
+from podwright.core.objects.pod_group import ALL, PodGroup, group_key, parse_pod_group
 from podwright.core.objects.resources import is_qualified_name
 from podwright.core.state.object_store import key_of
 
@@ -109,7 +109,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
             for keys in (self._keys(kind),)
             for action, hint in ((Action.ADD, self._group_added(kind)), (Action.UPDATE, self._group_changed(kind)))
         ]
-        member_keys = HintKeys(lambda _before, after: self._if_alone(after.group), _group_named)
+        member_keys = HintKeys(lambda _before, after: self._concerned(after.group), _group_named)
         return (
             EventHint(ClusterEvent(UNSCHEDULED_POD, Action.ADD), self._member_added, keys=member_keys),
             EventHint(ClusterEvent(POD, Action.UPDATE_POD_LABEL), _changed_group),
@@ -117,15 +117,20 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         )
 
     def _keys(self, kind: str) -> HintKeys:
-        def of_event(before: Any, after: Any) -> str | None:
-            return self._if_alone(group_key(ALL[kind], *key_of(after or before)))
+        def of_event(before: Any, after: Any) -> str | frozenset[str]:
+            return self._concerned(group_key(ALL[kind], *key_of(after or before)))
 
         return HintKeys(of_event, _group_named)
 
-    def _if_alone(self, key: str) -> str | None:
-        """The group's key, by which its members are found; None if it is in a hierarchy, whose members name others."""
-        is_alone = not key.startswith(COMPOSITE_API) and self.handle.cache.groups.root_of(key) == key
-        return key if is_alone else None
+    def _concerned(self, key: str) -> str | frozenset[str]:
+        """The keys that the pods name which may start after a change of this group: all of its hierarchy, once that has
+        its minimum of members.
+        """
+        groups = self.handle.cache.groups
+        root = groups.get(groups.root_of(key))
+        if root is None or not root.composite or not groups.has_minimum(root):
+            return key
+        return frozenset(groups.keys_below(root))
 
     def _member_added(self, pod: PodInfo, _before: Any, after: Any) -> Hint:
         key_of_group = self.handle.cache.groups.key_of

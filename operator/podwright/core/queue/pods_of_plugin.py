@@ -51,17 +51,19 @@ class PodsOfPlugin(Generic[P]):
         """The pods for which the hint's function must be called, by uid. `before` and `after`: the object of the
         event.
         """
-        keys = hint.keys
+        keys, found = hint.keys, dict[str, P]()
         key = None if keys is None else _key_of_event(keys, before, after)
         if keys is None or key is None:
             return self._all
         if callable(key):
-            found: dict[str, P] = {}
             for (of, each), pods in self._by_key.items():
                 if of is keys and (each is _ANY_EVENT or key(each)):
                     found |= pods
             return found
-        return self._by_key.get((keys, key), {}) | self._by_key.get((keys, _ANY_EVENT), {})
+        found |= self._by_key.get((keys, _ANY_EVENT), {})
+        for each in key if isinstance(key, frozenset) else (key,):
+            found |= self._by_key.get((keys, each), {})
+        return found
 
     def __len__(self) -> int:
         return len(self._all)

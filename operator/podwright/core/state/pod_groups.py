@@ -7,7 +7,7 @@ groups of an API that the API server serves count: a pod that names a group of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -237,7 +237,11 @@ class PodGroups:
         """The groups that pods name: those at the bottom of the hierarchy below a composite group, or the group itself."""
         if not group.composite:
             return (group,)
-        return [found for key in self._hierarchies.leaves(group.key) if (found := self._groups.get(key)) is not None]
+        return [found for key in self.keys_below(group) if (found := self._groups.get(key)) is not None]
+
+    def keys_below(self, group: PodGroup) -> Iterator[str]:
+        """The keys of the groups at the bottom of the hierarchy below a composite group."""
+        return self._hierarchies.leaves(group.key)
 
     def evicted_with(self, pod: PodInfo) -> PodGroup | None:
         """The group whose placed members are all evicted if this placed pod is; None if the pod is evicted alone."""

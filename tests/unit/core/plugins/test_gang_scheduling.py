@@ -12,11 +12,19 @@ from podwright.core.framework.cluster_events import Action, ClusterEvent, Hint
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import Code
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
+from podwright.core.objects.pod_group import (
+    COMPOSITE_API,
+    COMPOSITE_KIND,
+    GROUP_LABEL,
+    KIND,
+    PLUGINS_API,
+    PLUGINS_KIND,
+)
 from podwright.core.plugins import gang_scheduling as module
 from podwright.core.plugins.gang_scheduling import GangScheduling, GangSchedulingArgs
+from podwright.core.queue.pods_of_plugin import PodsOfPlugin
 from podwright.simulator.world import World
-from support.objects.builders import make_node, make_pod
+from support.objects.builders import in_group, make_node, make_pod, make_pod_group
 
 
 @pytest.mark.parametrize(
@@ -57,3 +65,29 @@ def test_a_change_of_a_group_is_read_once_for_all_of_its_pods(monkeypatch):
     assert hints(3, 2) == {Hint.QUEUE}
     assert hints(2, 2) == {Hint.SKIP}
     assert len(read) == 4
+
+
+def test_a_group_in_a_hierarchy_asks_only_the_pods_of_the_hierarchy_and_only_once_it_has_enough():
+    world = World()
+    groups = world.cache.groups
+    groups.serve(COMPOSITE_API)
+    plugin = GangScheduling(GangSchedulingArgs(), world)
+    hints = plugin.hints()
+    waiting = PodsOfPlugin[str](hints)
+    policy = {"schedulingPolicy": {"gang": {"minGroupCount": 2}}}
+    top = {"metadata": {"name": "top", "namespace": "default"}, "spec": policy}
+
+    def asked(kind: str, raw: Any) -> set[str]:
+        world.cache.set_object(kind, raw)
+        hint = next(each for each in hints if each.event == ClusterEvent(kind, Action.ADD))
+        return set(waiting.concerned(hint, None, raw))
+
+    for name, group in (("a", "g0"), ("b", "g1"), ("c", "alone"), ("d", "other")):
+        pod = parse_pod(make_pod(name, uid=name, spec=in_group(group)))
+        groups.add_waiting(pod)
+        waiting.add(name, pod, name)
+    assert asked(KIND, make_pod_group("alone", 1)) == {"c"}
+    assert asked(KIND, make_pod_group("g0", 1, parentCompositePodGroupName="top")) == {"a"}
+    assert asked(COMPOSITE_KIND, top) == set()
+    assert asked(KIND, make_pod_group("g1", 1, parentCompositePodGroupName="top")) == {"a", "b"}
+    assert asked(COMPOSITE_KIND, top) == {"a", "b"}

@@ -55,6 +55,13 @@ def test_an_event_concerns_the_pods_with_its_key():
     assert len(pods) == 4
 
 
+def test_an_event_may_name_several_keys():
+    hint = keyed()
+    pods = held(hint, *PODS, pod("more", "w"))
+    assert concerned(pods, hint, frozenset("xw")) == {"one", "both", "more"}
+    assert concerned(pods, hint, frozenset()) == set()
+
+
 def test_an_event_may_concern_several_keys():
     hint = keyed(of_event=lambda _before, after: lambda key: key in after)
     pods = held(hint, *PODS, pod("more", "w"))
