@@ -128,6 +128,8 @@ class Workloads:
         self._waits_for: dict[str, str] = {}
         """The owner's uid by the pod's."""
         self._again: deque[_Kept] = deque()
+        self._all_again = False
+        """True if groupings have changed, so that all pods are to be taken in again."""
         self._uncounted: dict[str, None] = {}
         """The keys of groups whose minimum is to be evaluated again."""
         self._taken = ""
@@ -253,7 +255,9 @@ class Workloads:
     # Internals
 
     def _groupings_changed(self) -> None:
-        """Finds the kinds to read, and puts all pods into their groups again."""
+        """Finds the kinds to read, and has all pods put into their groups again: once, however many groupings come
+        together.
+        """
         found = sorted(self._groupings.values(), key=lambda each: (-each.precedence, each.created, each.name))
         self._by_kind, self._read = {}, {}
         for grouping in found:
@@ -270,9 +274,8 @@ class Workloads:
             self._cache.groups.serve(MADE_API)
         else:
             self._cache.groups.withdraw(MADE_API)
-        pods = [queued.pod for uid in self._queue.uids() if (queued := self._queue.get(uid)) is not None]
-        self._take_in_again(body for pod in pods if pod.owner is not None and (body := body_of(pod)) is not None)
-        self.relist()
+        self._all_again = True
+        self._go_on()
         self.on_read_changed()
 
     def _present_group(self, uid: str) -> str:
@@ -454,7 +457,7 @@ class Workloads:
         self._go_on()
 
     def _go_on(self) -> None:
-        if (self._again or self._uncounted) and not self._scheduled:
+        if (self._again or self._uncounted or self._all_again) and not self._scheduled:
             try:
                 asyncio.get_running_loop().call_soon(self.step)
             except RuntimeError:
@@ -464,6 +467,11 @@ class Workloads:
     def step(self) -> None:
         """Takes some pods in again whose groups may be others now, and evaluates the minimums of some groups."""
         self._scheduled = False
+        if self._all_again:
+            self._all_again = False
+            pods = [queued.pod for uid in self._queue.uids() if (queued := self._queue.get(uid)) is not None]
+            self._again.extend(body for pod in pods if pod.owner is not None and (body := body_of(pod)) is not None)
+            self.relist()
         for group in [*islice(self._uncounted, AT_ONCE)]:
             del self._uncounted[group]
             self._count_again(group)

@@ -32,6 +32,24 @@ def pods(raw, count, **options):
     ]
 
 
+async def test_groupings_that_come_together_take_the_pods_in_again_once():
+    rig = rig_with()
+    rig.own(TRAIN)
+    rig.put(*pods(TRAIN, 3))
+    async with deciding(rig):
+        await settle()
+        lists, taken, put = [], [], rig.engine.pending.put
+        rig.engine.workloads.relist = lambda: lists.append(1)
+        rig.engine.pending.put = lambda raw: (taken.append(raw["metadata"]["name"]), put(raw))
+        waiting = pods(owner("large", spec={"parallelism": 9}), 2)
+        rig.put(*waiting)
+        taken.clear()
+        rig.group(*(grouping(f"g{index}", kind="Other", minCount="2") for index in range(20)))
+        await settle()
+        assert lists == [1]
+        assert sorted(taken) == ["large-0", "large-1"]
+
+
 class TestGroups:
     async def test_the_pods_of_an_owner_start_together(self):
         rig = rig_with()
