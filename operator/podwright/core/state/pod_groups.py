@@ -217,10 +217,11 @@ class PodGroups:
 
     def contradiction(self, named: Iterable[str]) -> str:
         """Which other group a pod names, of a served API, than that to which it belongs; empty if none. `named`: see
-        `groups_named`.
+        `groups_named`. KAI's pod-grouper adds a group to each pod of Grove's gangs, so that is none.
         """
         first, *others = named
-        other = next((key for key in others if key != first and key.partition(":")[0] in self._served), "")
+        apis = self._served - {KAI_API} if first.startswith(GROVE_API) else self._served
+        other = next((key for key in others if key != first and key.partition(":")[0] in apis), "")
         if not other:
             return ""
         return f"the pod names {_described(other)}, but also {_described(first)}, which counts"

@@ -10,6 +10,8 @@ import pytest
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import (
     GROUP_LABEL,
+    GROVE_API,
+    GROVE_LABEL,
     KAI_API,
     KAI_KIND,
     KIND,
@@ -372,6 +374,17 @@ class TestPodsThatNameSeveralGroups:
                 "which counts"
             )
         ]
+
+    def test_the_group_that_the_pod_grouper_of_kai_adds_to_a_pod_of_grove_is_not_mentioned(self):
+        rig = Rig()
+        for api in (GROVE_API, KAI_API, VOLCANO_API):
+            rig.engine.cache.groups.serve(api)
+        annotations = {"pod-group-name": "pg-gang-0"}
+        rig.pod("p", labels={GROVE_LABEL: "gang-0"}, metadata={"annotations": annotations})
+        assert rig.recorder.notes("TwoPodGroups") == []
+        annotations |= {"scheduling.k8s.io/group-name": "job"}
+        rig.pod("q", labels={GROVE_LABEL: "gang-0"}, metadata={"annotations": annotations})
+        assert len(rig.recorder.notes("TwoPodGroups")) == 1
 
     def test_groups_that_nobody_serves_are_not_mentioned(self):
         rig = Rig()
