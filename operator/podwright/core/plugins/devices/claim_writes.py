@@ -8,8 +8,8 @@ else may have allocated or deleted it. Source: `bindClaim` in kube-scheduler's p
 from __future__ import annotations
 
 import datetime
-from asyncio import Lock
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -51,12 +51,12 @@ class _TimeoutError(ClaimWriteError):
 class ClaimWrites:
     """The writes for one pod on the node that was chosen."""
 
-    def __init__(self, handle: Handle, found: CycleClaims, pod: PodInfo, lock_of: Callable[[str], Lock]) -> None:
-        """`lock_of`: the lock of a claim that pods of a group share, by the uid of the claim."""
+    def __init__(self, handle: Handle, found: CycleClaims, pod: PodInfo, writing: set[str]) -> None:
+        """`writing`: the uids of claims of groups that a member writes just now."""
         self._handle = handle
         self._found = found
         self._pod = pod
-        self._lock_of = lock_of
+        self._writing = writing
         self.created: ResourceClaim | None = None
         """The claim for extended resources, once it is created."""
         self.reserved: dict[str, ResourceClaim] = {}
@@ -82,8 +82,7 @@ class ClaimWrites:
                 if not consumer.group:
                     await self._enter(seen, allocations.get(position), consumer)
                     continue
-                async with self._lock_of(seen.uid):  # the first member writes for all
-                    await self._enter(seen, allocations.get(position), consumer)
+                await self._enter_group(seen, allocations.get(position), consumer)
             special = None if found.extended is None else found.extended.claim(found.extended.code(node))
             if special is not None:
                 await self._create(special, allocations[len(found.claims)])
@@ -167,6 +166,20 @@ class ClaimWrites:
             return True
         members = self._handle.cache.groups.members(consumer.group)
         return uid in self._lost and len(members.placed) <= members.assumed
+
+    async def _enter_group(self, seen: ResourceClaim, allocation: Allocation | None, consumer: Consumer) -> None:
+        """As `_enter`, but the first member writes for all."""
+
+        def done(_raw: Mapping[str, Any] | None) -> bool:
+            return seen.uid not in self._writing or consumer.uid in self._newest(seen).reserved_for
+
+        with suppress(ClusterTimeoutError):
+            await self._handle.cluster.wait_for(CLAIM_KIND, seen.name, seen.namespace, done, RECHECK_SECONDS)
+        self._writing.add(seen.uid)
+        try:
+            await self._enter(seen, allocation, consumer)
+        finally:
+            self._writing.discard(seen.uid)
 
     async def _enter(self, seen: ResourceClaim, allocation: Allocation | None, consumer: Consumer) -> None:
         """Enters the consumer in the claim, unless it is there with this allocation. Raises as `_reserve`."""

@@ -12,13 +12,11 @@ DynamicResources.
 
 from __future__ import annotations
 
-from asyncio import Lock
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,7 +153,7 @@ class DynamicResources(
             choice=Choice(args.allocation, args.scoring),
         )
         self._binding_timeout = parse_duration(args.binding_timeout)
-        self._locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+        self._writing: set[str] = set()
 
     @staticmethod
     def pre_filter_disabled(pod: PodInfo, cache: Cache) -> Status | None:
@@ -426,7 +424,7 @@ class DynamicResources(
             return None
         if node is None or found.reservation is None:
             return Status(Code.ERROR, (f'node "{node_name}" not found',))
-        found.writes = writes = ClaimWrites(self.handle, found, pod, lambda uid: self._locks.setdefault(uid, Lock()))
+        found.writes = writes = ClaimWrites(self.handle, found, pod, self._writing)
         try:
             await writes.write(node.present)
             release(

@@ -411,6 +411,19 @@ class TestClaimsOfGroups:
 
     async def test_the_first_member_writes_for_all(self):
         scheduler = self.scheduler()
+        server = scheduler.server
+        update = server.update
+
+        async def slowly(*arguments):
+            await asyncio.sleep(0)
+            return await update(*arguments)
+
+        async def wait_for(_kind, name, _namespace, done, _timeout):
+            while not done(None):
+                await asyncio.sleep(0)
+                server.deliver()
+
+        server.update, server.wait_for = slowly, wait_for
         _, found = await self.pre_bind(scheduler, self.members())
         assert found == [None] * 3
         assert scheduler.server.writes == ["update mine", "update mine/status"]
