@@ -53,6 +53,8 @@ class FairPods:
         self._since: dict[str, int] = {}
         """By queue in any of `_turns`: the number of its last turn, or of when it came."""
         self._now = 0
+        self._moved: set[str] = set()
+        """The queues that are not yet sorted by their key and their last turn."""
         self._parents: dict[str, str] = {}
         self._structure = order.structure
         compact_regularly(self)
@@ -107,6 +109,7 @@ class FairPods:
         found = self.remove(uid)
         while name in self._parents:
             self._turn(name)
+            self._moved.add(name)
             name = self._parents[name]
         return found
 
@@ -135,6 +138,7 @@ class FairPods:
             self._turns.setdefault(parent, KeyedHeap())
             self._keys[name] = self._order.order_key(name)
             self._turn(name)
+            self._sort(name)
 
     def _leave(self, name: str) -> None:
         while name and name not in self._turns:
@@ -150,17 +154,16 @@ class FairPods:
         """The queue has a turn now."""
         self._now += 1
         self._since[name] = self._now
-        self._sort(name)
 
     def _sort(self, name: str) -> None:
         self._turns[self._parents[name]].push(name, (self._keys[name], self._since[name]), name)
 
     def _refresh(self) -> None:
-        """Reads the keys that may have changed."""
+        """Reads the keys that may have changed, and sorts the queues that have had a turn."""
         changed = self._order.take_changed()
         if self._structure != self._order.structure:
             entries = [*self.entries()]
-            for known in (self._pods, self._queue_of, self._turns, self._keys, self._since, self._parents):
+            for known in (self._pods, self._queue_of, self._turns, self._keys, self._since, self._parents, self._moved):
                 known.clear()
             self._structure = self._order.structure
             for entry in entries:
@@ -169,4 +172,8 @@ class FairPods:
         for name in changed:
             if name in self._parents and (key := self._order.order_key(name)) != self._keys[name]:
                 self._keys[name] = key
+                self._moved.add(name)
+        for name in self._moved:
+            if name in self._parents:
                 self._sort(name)
+        self._moved.clear()

@@ -860,8 +860,12 @@ class Queues:
         if tree.worth_sharing_out:
             tree.set_capacity(self.capacity())
             tree.compute_shares()
-        found = {above.spec.name for name in self._touched if (q := tree.get(name)) is not None for above in q.path()}
-        found |= tree.moved
+        found = {*tree.moved}
+        for name in self._touched:
+            queue = tree.get(name)
+            while queue is not None and queue.parent is not None:
+                found.add(queue.spec.name)
+                queue = queue.parent
         self._touched.clear()
         tree.moved.clear()
         return found
@@ -1287,7 +1291,8 @@ class Queues:
                 self.devices.leave(name, pod.uid)
         if self.flavors.named and not self.flavors.named.isdisjoint(wanted):
             wanted = {**wanted, **self.flavors.taken(wanted, self.flavors.open_to(pod.node_affinity))}
-        amounts, tree = {r: sign * amount for r, amount in wanted.items()}, self._structure.current
+        amounts = wanted if sign > 0 else {r: -amount for r, amount in wanted.items()}
+        tree = self._structure.current
         add_amounts(self._pods[name].asked, amounts)
         queue = tree.get(name) if tree is not None and self._open(tree, name) else None
         if tree is not None and queue is not None:

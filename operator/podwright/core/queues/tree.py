@@ -325,8 +325,10 @@ class QueueTree:
 
         Raises KeyError if the queue does not exist.
         """
-        for queue in (*self._queues[name].path(), self.top):
+        queue: Queue | None = self._queues[name]
+        while queue is not None:
             add_amounts(queue.held, amounts)
+            queue = queue.parent
         if self.keeping:
             self._keep(name, amounts)
         if demand:
@@ -384,8 +386,10 @@ class QueueTree:
 
     def add_asked(self, name: str, amounts: Mapping[str, int], *, demand: bool = True) -> None:
         """The same for its pods that wait for a node."""
-        for queue in self._queues[name].path():
+        queue = self._queues[name]
+        while queue.parent is not None:
             add_amounts(queue.asked, amounts)
+            queue = queue.parent
         if demand:
             self.add_demand(name, amounts)
 
