@@ -34,6 +34,9 @@ from podwright.api.spec.devices import with_weight
 from podwright.api.spec.load_aware import PLUGIN as LOAD
 from podwright.api.spec.load_aware import load_problems
 from podwright.api.spec.match import CompiledMatch, Subject
+from podwright.api.spec.shares import PLUGIN as SHARES
+from podwright.api.spec.shares import STRATEGIES as SHARE_STRATEGIES
+from podwright.api.spec.shares import with_filter
 from podwright.api.spec.signals import Definitions, named_signals
 from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.args import ArgsError, encode
@@ -189,6 +192,7 @@ def compile_policy(
             queue_expression = compile_queue(spec.queue, owner)
             rules = {RULES: compile_rules(spec.rules, owner, given)}
         sets = with_weight(_with_queue_sort(_plugin_sets(spec), classes, queue_sort), spec.devices)
+        sets = with_filter(sets, spec.shared_devices)
         for name, rule_set in rules.items():
             sets = with_plugin(sets, rule_set, name)
         profile = profile_of(spec.scheduler_name, sets, config, classes, features, "spec")
@@ -258,9 +262,9 @@ def strategy_sets(strategy: Strategy) -> PluginSets:
             Point.PRE_SCORE.key: PluginSet(disabled=("*",)),
             Point.SCORE.key: PluginSet((Enabled(_ONLY_SCORE_PLUGIN[kind]),), ("*",)),
         }
-    if kind == LOAD:
+    if kind == LOAD or kind in SHARE_STRATEGIES:
         without_requests = PluginSet(disabled=(_FIT, _BALANCE))
-        scores = PluginSet((Enabled(LOAD),), without_requests.disabled)
+        scores = PluginSet((Enabled(LOAD if kind == LOAD else SHARES),), without_requests.disabled)
         return {Point.PRE_SCORE.key: without_requests, Point.SCORE.key: scores}
     if kind == "BalancedAllocation":
         without_fit = PluginSet(disabled=(_FIT,))
@@ -335,6 +339,8 @@ def strategy_args(strategy: Strategy, signals: Sequence[str]) -> StrategyArgs | 
     if strategy.type == LOAD:
         loads = encode(strategy.signals) if strategy.signals else [{"name": name} for name in signals]
         return StrategyArgs(LOAD, "signals", loads)
+    if strategy.type in SHARE_STRATEGIES:
+        return StrategyArgs(SHARES, "scoring", {"type": strategy.type, "workload": encode(strategy.workload)})
     resources = encode(strategy.resources)
     if strategy.type in _FIT_STRATEGIES:
         scoring: dict[str, Any] = {"type": strategy.type}
@@ -358,6 +364,8 @@ def _merged_plugin_config(spec: PolicySpec) -> Sequence[PolicyPluginArgs]:
         config = with_args(config, args, f"strategy type {spec.strategy.type}")
     for name, value in spec.devices.args().items():
         config = with_args(config, StrategyArgs(DEVICES, name, value), f"spec.devices.{name}")
+    if spec.shared_devices:
+        config = with_args(config, StrategyArgs(SHARES, "devices", encode(spec.shared_devices)), "spec.sharedDevices")
     return config
 
 

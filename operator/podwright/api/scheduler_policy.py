@@ -29,9 +29,10 @@ from podwright.api.spec.rules import PARAMS, ParamsFrom, Rules
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.args import ArgsError, decode
-from podwright.core.framework.validation import SET, Problem, Rule, describe, summary, unique_by
+from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, summary, unique_by
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
+from podwright.core.plugins.shares.kinds import SharedDevices
 
 GROUP: Final = "podwright.dev"
 VERSION: Final = "v1alpha1"
@@ -197,6 +198,15 @@ class PolicySpec:
         default=PolicyDevices(),
         metadata=describe("Which devices the pods' claims get, and which nodes are preferred for that."),
     )
+    shared_devices: tuple[SharedDevices, ...] = field(
+        default=(),
+        metadata=describe(
+            "The devices of which pods get shares. A share must be free on one device, or so many whole devices. "
+            "Strategies BestFit and LeastFragmentation score by what is left of them.",
+            maxItems=8,
+            **ATOMIC,
+        ),
+    )
     queue: QueueChoice | None = field(
         default=None,
         metadata=describe(
@@ -270,6 +280,13 @@ class PolicySpec:
             reason="FieldValueForbidden",
         ),
         *DEVICE_RULES,
+        Rule(
+            cel="self.strategy.type != 'LeastFragmentation' || (has(self.sharedDevices) && size(self.sharedDevices) > 0)",
+            holds=lambda self: self.strategy.type != "LeastFragmentation" or bool(self.shared_devices),
+            message="is required with strategy type LeastFragmentation",
+            path=".sharedDevices",
+            reason="FieldValueRequired",
+        ),
         Rule(
             cel="self.mode != 'Shadow' || !has(self.queue)",
             holds=lambda self: self.mode != "Shadow" or self.queue is None,

@@ -137,7 +137,7 @@ def test_the_last_accepted_generation_stays_active():
     assert (result.accepted, result.reason, result.active_generation) == (False, "Invalid", 1)
     assert result.message == (
         "spec.strategy.type: 'Best' is not one of Default, LeastAllocated, MostAllocated, BalancedAllocation, "
-        "RequestedToCapacityRatio, Random, NodeName, LoadAware, Custom. Generation 1 stays in force."
+        "RequestedToCapacityRatio, Random, NodeName, LoadAware, BestFit, LeastFragmentation, Custom. Generation 1 stays in force."
     )
     assert policies.select(pod(), NO_LABELS) is before
     result = policies.apply(policy("a", {"precedence": "x"}, generation=3))

@@ -9,6 +9,7 @@ from podwright.api.spec.match import QUALIFIED_NAME
 from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.framework.validation import ATOMIC, Rule, describe, unique_by
 from podwright.core.plugins.load_aware import MAX_WEIGHT
+from podwright.core.plugins.shares.device_shares import TypicalPod
 
 DelegatedStrategy = Literal[
     "Default",
@@ -21,7 +22,7 @@ DelegatedStrategy = Literal[
     "LoadAware",
 ]
 """The strategy types that can be delegated by name. Custom is not one: `delegation.plugins` allows it."""
-StrategyType = Literal[DelegatedStrategy, "Custom"]
+StrategyType = Literal[DelegatedStrategy, "BestFit", "LeastFragmentation", "Custom"]
 _STRATEGIES_WITH_RESOURCES: Final = (
     "LeastAllocated",
     "MostAllocated",
@@ -139,7 +140,24 @@ class Strategy:
         ),
     )
 
+    workload: tuple[TypicalPod, ...] = field(
+        default=(),
+        metadata=describe(
+            "For LeastFragmentation: the pods that typically come. Default: the pods that run.",
+            maxItems=64,
+            **ATOMIC,
+        ),
+    )
+
     RULES = (
+        Rule(
+            cel="self.type == 'LeastFragmentation' || !has(self.workload) || size(self.workload) == 0",
+            holds=lambda self: self.type == "LeastFragmentation" or not self.workload,
+            message="is not used by strategy type {self.type}",
+            fallback="is not used by this strategy type",
+            path=".workload",
+            reason="FieldValueForbidden",
+        ),
         Rule(
             cel="self.type == 'LoadAware' || !has(self.signals) || size(self.signals) == 0",
             holds=lambda self: self.type == "LoadAware" or not self.signals,

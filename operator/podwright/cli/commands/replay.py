@@ -29,7 +29,15 @@ from podwright.simulator.replay.run import BUILT_IN, SAMPLES, Candidate, ReplayE
 from podwright.simulator.replay.scorecard import Scorecard
 from podwright.simulator.replay.stream import Stream, StreamError
 from podwright.simulator.replay.tables import markdown, queue_rows, rows
-from podwright.simulator.replay.task_lists import GPU, filling_stream, read_nodes, read_tasks, stream_of
+from podwright.simulator.replay.task_lists import (
+    GPU,
+    GPU_SHARE,
+    UNITS_PER_GPU,
+    filling_stream,
+    read_nodes,
+    read_tasks,
+    stream_of,
+)
 from podwright.simulator.snapshot import SnapshotError, read_snapshot
 
 PROGRESS_SECONDS: Final = 10.0
@@ -68,10 +76,15 @@ PROGRESS_SECONDS: Final = 10.0
     "task leaves.",
 )
 @click.option(
+    "--gpu-shares",
+    is_flag=True,
+    help=f"Tasks of a list request shares of GPUs as {GPU_SHARE}, {UNITS_PER_GPU} for each GPU. Default: whole ones.",
+)
+@click.option(
     "--resource",
     default="",
     metavar="NAME",
-    help=f"The resource whose fragmentation is measured. Default: {GPU} if nodes have any, else cpu.",
+    help="The resource whose fragmentation is measured. Default: GPUs or their shares if nodes have any, else cpu.",
 )
 @click.option(
     "--price",
@@ -117,6 +130,7 @@ def replay(
     policies: tuple[str, ...],
     every_nth_node: int,
     fill: float | None,
+    gpu_shares: bool,
     resource: str,
     prices: tuple[str, ...],
     samples: int,
@@ -131,8 +145,9 @@ def replay(
     unpacked. The scheduler's own code decides, on a simulated clock.
     """  # fmt: skip
     load = load_options(values)
+    resource = resource or (GPU_SHARE if gpu_shares else "")
     try:
-        found = _stream(stream, nodes, every_nth_node, fill, seed, resource)
+        found = _stream(stream, nodes, every_nth_node, fill, seed, resource, shares=gpu_shares)
         for problem in found.problems[:10]:
             echo(f"Problem: {problem}", err=True)
         options = ReplayOptions(load=load, prices=_prices(prices), resource=resource, samples=samples, seed=seed)
@@ -148,17 +163,27 @@ def replay(
     _show(cards, output)
 
 
-def _stream(path: str, nodes: str | None, every: int, fill: float | None, seed: int, resource: str) -> Stream:
-    initial = [] if nodes is None else read_nodes(nodes) if _is_csv(nodes) else [*read_snapshot([nodes]).objects]
+def _stream(
+    path: str, nodes: str | None, every: int, fill: float | None, seed: int, resource: str, *, shares: bool
+) -> Stream:
+    initial = (
+        []
+        if nodes is None
+        else read_nodes(nodes, shares=shares)
+        if _is_csv(nodes)
+        else [*read_snapshot([nodes]).objects]
+    )
     if not _is_csv(path):
         if fill is not None:
             raise click.UsageError("--fill needs a list of tasks")
+        if shares:
+            raise click.UsageError("--gpu-shares needs a list of tasks")
         found = read_recording(path, initial)
         return _thinned(found, every)
     if nodes is None:
         raise click.UsageError("a list of tasks needs --nodes")
     kept = [*_every_nth_node(initial, every)]
-    tasks = read_tasks(path)
+    tasks = read_tasks(path, shares=shares)
     return stream_of(kept, tasks) if fill is None else filling_stream(kept, tasks, fill, seed, resource or GPU)
 
 

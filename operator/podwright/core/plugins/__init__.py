@@ -36,6 +36,7 @@ from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.rules.local_rules import LocalRules
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.scheduling_gates import SchedulingGates
+from podwright.core.plugins.shares.device_shares import DeviceShares
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.plugins.taint_toleration import TaintToleration
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
@@ -48,6 +49,7 @@ _CLASSES: Final[tuple[type[Plugin], ...]] = (
     DefaultBinder,
     DefaultPreemption,
     DeferredPodScheduling,
+    DeviceShares,
     DynamicResources,
     GangScheduling,
     ImageLocality,

@@ -2,7 +2,7 @@
 
 Nodes: `sn,cpu_milli,memory_mib,gpu,model`. Tasks:
 `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time, scheduled_time`. A
-share of a GPU, `gpu_milli` below 1000, is rounded up to a whole one. `gpu_spec` names the allowed models, joined by
+share of a GPU, `gpu_milli` below 1000, is rounded up to a whole one unless shares are asked for. `gpu_spec` names the allowed models, joined by
 `|`. The nodes' columns `gpu` and `model` may be missing. So may all of the tasks' columns but the name, CPU, memory and
 `creation_time`.
 """
@@ -26,6 +26,9 @@ Raw = Mapping[str, Any]
 Row = Mapping[str, str]
 
 GPU: Final = "nvidia.com/gpu"
+GPU_SHARE: Final = "nvidia.com/gpu-milli"
+"""The resource of which a GPU has UNITS_PER_GPU, where tasks get shares."""
+UNITS_PER_GPU: Final = 1000
 MODEL: Final = "nvidia.com/gpu.product"
 """The label with a node's model of GPU."""
 QOS: Final = "qos"
@@ -38,8 +41,8 @@ _SHOWN: Final = 40
 """Characters of a wrong value that an error shows."""
 
 
-def read_nodes(path: str) -> list[Raw]:
-    """The nodes of a list. Raises StreamError naming file and line."""
+def read_nodes(path: str, *, shares: bool = False) -> list[Raw]:
+    """The nodes of a list. `shares`: they offer shares of GPUs. Raises StreamError naming file and line."""
     nodes: dict[str, Raw] = {}
     for row in _rows(path, _NODE_COLUMNS):
         name = row.text("sn")
@@ -52,7 +55,7 @@ def read_nodes(path: str) -> list[Raw]:
             "pods": str(PODS_PER_NODE),
         }
         if gpus := row.whole("gpu", 0):
-            amounts[GPU] = str(gpus)
+            amounts |= {GPU_SHARE: str(gpus * UNITS_PER_GPU)} if shares else {GPU: str(gpus)}
             if model := row.text("model", ""):
                 labels[MODEL] = model
         nodes[name] = {
@@ -64,8 +67,8 @@ def read_nodes(path: str) -> list[Raw]:
     return [*nodes.values()]
 
 
-def read_tasks(path: str) -> list[Arrival]:
-    """The tasks of a list, in its order. Raises StreamError naming file and line.
+def read_tasks(path: str, *, shares: bool = False) -> list[Arrival]:
+    """The tasks of a list, in its order. `shares`: they request shares of GPUs. Raises StreamError naming file and line.
 
     A task runs from its scheduled time to its deletion time, or from its creation if it was never scheduled. Such a
     task gives up when it was deleted.
@@ -86,7 +89,7 @@ def read_tasks(path: str) -> list[Arrival]:
         arrivals.append(
             Arrival(
                 created,
-                _pod(row, name),
+                _pod(row, name, shares=shares),
                 runs_for=None if deleted is None else deleted - started,
                 gives_up_at=deleted if scheduled is None and "scheduled_time" in row.columns else None,
             )
@@ -138,14 +141,14 @@ def _offered(node: Raw, resource: str) -> int:
     return resource_list(node["status"]["allocatable"], "status.allocatable").get(resource, 0)
 
 
-def _pod(row: _Row, name: str) -> PodInfo:
+def _pod(row: _Row, name: str, *, shares: bool) -> PodInfo:
     requests = {"cpu": f"{row.whole('cpu_milli')}m", "memory": f"{row.whole('memory_mib')}Mi"}
-    gpus, share = row.whole("num_gpu", 0), row.whole("gpu_milli", 1000)
+    gpus, share = row.whole("num_gpu", 0), row.whole("gpu_milli", UNITS_PER_GPU)
     spec: dict[str, Any] = {"schedulerName": PODWRIGHT_SCHEDULER_NAME}
     if gpus and share:
-        requests[GPU] = str(gpus)
+        requests |= {GPU_SHARE: str(gpus * share)} if shares else {GPU: str(gpus)}
     models = [model for model in row.text("gpu_spec", "").split("|") if model]
-    if models and GPU in requests:
+    if models and gpus and share:
         expression = {"key": MODEL, "operator": "In", "values": sorted(models)}
         required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
         spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}

@@ -7,7 +7,15 @@ import pytest
 
 from podwright.simulator.replay.recording import read_recording
 from podwright.simulator.replay.stream import Arrival, NodeChanges, PodLeaves, StreamError
-from podwright.simulator.replay.task_lists import GPU, MODEL, filling_stream, read_nodes, read_tasks, stream_of
+from podwright.simulator.replay.task_lists import (
+    GPU,
+    GPU_SHARE,
+    MODEL,
+    filling_stream,
+    read_nodes,
+    read_tasks,
+    stream_of,
+)
 from support.simulator.kit import node, pod
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,64000,262144,2,P100\nb,32000,1024,0,\n"
@@ -46,6 +54,15 @@ def test_nodes_of_a_list(file, name):
     assert a["status"]["allocatable"] == {"cpu": "64000m", "memory": "262144Mi", "pods": "1024", GPU: "2"}
     assert a["metadata"]["labels"][MODEL] == "P100"
     assert GPU not in b["status"]["allocatable"]
+
+
+def test_a_list_may_have_shares_of_gpus(file):
+    a, b = read_nodes(file(NODES), shares=True)
+    assert a["status"]["allocatable"][GPU_SHARE] == "2000"
+    assert not {GPU, GPU_SHARE} & b["status"]["allocatable"].keys()
+    late, share, never = read_tasks(file(TASKS), shares=True)
+    assert [each.pod.requests.amounts.get(GPU_SHARE) for each in (late, share, never)] == [None, 460, 2000]
+    assert GPU not in share.pod.requests.amounts
 
 
 def test_tasks_of_a_list(file):
