@@ -118,6 +118,7 @@ VIEW_CRD := crds/podwright.dev_queueviews.yaml
 RESERVATION_CRD := crds/podwright.dev_reservations.yaml
 REBALANCE_CRD := crds/podwright.dev_rebalancepolicies.yaml
 GROUPING_CRD := crds/podwright.dev_workloadgroupings.yaml
+TOPOLOGY_CRD := crds/podwright.dev_topologies.yaml
 
 crds: venv ## generate the CRDs from operator/podwright/api
 	$(BIN)/python -m podwright.api.crd $(CRD)
@@ -127,6 +128,7 @@ crds: venv ## generate the CRDs from operator/podwright/api
 	$(BIN)/python -m podwright.api.crd --kind Reservation $(RESERVATION_CRD)
 	$(BIN)/python -m podwright.api.crd --kind RebalancePolicy $(REBALANCE_CRD)
 	$(BIN)/python -m podwright.api.crd --kind WorkloadGrouping $(GROUPING_CRD)
+	$(BIN)/python -m podwright.api.crd --kind Topology $(TOPOLOGY_CRD)
 
 .PHONY: image image-test
 IMAGE ?= podwright
@@ -154,6 +156,7 @@ verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.api.crd --kind Reservation --check $(RESERVATION_CRD)
 	$(BIN)/python -m podwright.api.crd --kind RebalancePolicy --check $(REBALANCE_CRD)
 	$(BIN)/python -m podwright.api.crd --kind WorkloadGrouping --check $(GROUPING_CRD)
+	$(BIN)/python -m podwright.api.crd --kind Topology --check $(TOPOLOGY_CRD)
 	$(BIN)/python -m podwright.cli.docs.options_page --check docs/options.md
 	$(BIN)/python charts/generate.py --check
 	$(BIN)/python -m podwright.cli.docs.strategy_pictures --check docs/strategies.md

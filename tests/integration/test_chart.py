@@ -118,6 +118,7 @@ def test_the_definitions_of_policies_outlive_the_chart(helm):
         "RebalancePolicy",
         "QueueView",
         "WorkloadGrouping",
+        "Topology",
     }
     assert {crd["metadata"]["annotations"][KEEP] for crd in crds} == {"keep"}
 

@@ -24,6 +24,7 @@ from podwright.api.rebalance_policy import REBALANCE_KIND, REBALANCE_PLURAL, Reb
 from podwright.api.reservation import RESERVATION_KIND, RESERVATION_PLURAL, ReservationSpec, ReservationStatus
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, VERSION, PolicySpec
 from podwright.api.scheduling_queue import OBJECT_RULE, QUEUE_KIND, QUEUE_PLURAL, SchedulingQueueSpec
+from podwright.api.topology import TOPOLOGY_KIND, TOPOLOGY_PLURAL, TopologySpec, TopologyStatus
 from podwright.api.workload_grouping import GROUPING_KIND, GROUPING_PLURAL, GroupingSpec, GroupingStatus
 from podwright.core.framework.args import json_schema_of
 from podwright.core.framework.validation import Rule, cel_schema
@@ -122,6 +123,17 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             GroupingStatus,
             "Which workloads, and CEL for the key and the minimum of their groups.",
             "Whether the operator accepted the grouping, and whether it makes groups.",
+        ),
+        _Kind(
+            TOPOLOGY_KIND,
+            TOPOLOGY_PLURAL,
+            "topo",
+            "Cluster",
+            TopologySpec,
+            "Which node labels are the levels of the cluster's network.",
+            TopologyStatus,
+            "The levels, the coarsest first.",
+            "Whether the operator accepted the topology, and how many domains its levels have.",
         ),
     )
 }
@@ -302,12 +314,24 @@ def _grouping_columns() -> list[dict[str, Any]]:
     ]
 
 
+def _topology_columns() -> list[dict[str, Any]]:
+    return [
+        _column("Levels", ".status.levels[*].nodeLabel", "The labels, the coarsest first."),
+        _column("Domains", ".status.levels[*].domains", "How many domains each level has."),
+        _column("Accepted", _condition("Accepted"), "Whether the newest generation is valid."),
+        _column("Reason", _condition("Active", "reason"), "Whether all nodes have the labels."),
+        _column("Message", _condition("Active", "message"), "Which nodes lack which label.", priority=1),
+        _AGE,
+    ]
+
+
 _OWN_COLUMNS: Final = {
     QUEUE_KIND: _queue_columns,
     VIEW_KIND: _view_columns,
     RESERVATION_KIND: _reservation_columns,
     REBALANCE_KIND: _rebalance_columns,
     GROUPING_KIND: _grouping_columns,
+    TOPOLOGY_KIND: _topology_columns,
 }
 _AGE: Final = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 

@@ -99,6 +99,11 @@ REBALANCE_POLICY: Final = Resource(
     "RebalancePolicy", "podwright.dev", "v1alpha1", "rebalancepolicies", namespaced=False
 )
 GROUPING: Final = Resource("WorkloadGrouping", "podwright.dev", "v1alpha1", "workloadgroupings", namespaced=False)
+TOPOLOGY: Final = Resource("Topology", "podwright.dev", "v1alpha1", "topologies", namespaced=False)
+KUEUE_TOPOLOGY: Final = tuple(
+    Resource("Topology", KUEUE, version, "topologies", namespaced=False) for version in ("v1beta2", "v1beta1")
+)
+KAI_TOPOLOGY: Final = (Resource("Topology", "kai.scheduler", "v1alpha1", "topologies", namespaced=False),)
 CRD: Final = Resource(
     "CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
 )
@@ -131,7 +136,9 @@ BY_KIND: Final = {
     **WATCHED,
     **{
         resource.kind: resource
-        for resource in (EVENT, POLICY, LOCAL_POLICY, QUEUE, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, GROUPING, CRD)
+        for resource in (
+            *(EVENT, POLICY, LOCAL_POLICY, QUEUE, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, GROUPING, TOPOLOGY, CRD),
+        )
     },
 }
-"""All but pod groups and other queues, of which there are several."""
+"""All but pod groups, other queues and other topologies, of which there are several."""

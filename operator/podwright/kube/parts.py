@@ -54,6 +54,7 @@ from podwright.kube.queues.statuses import QueueStatuses, counts_of
 from podwright.kube.queues.views import QueueViewDoor, QueueViews
 from podwright.kube.rebalance.door import RebalanceStatuses, rebalance_door
 from podwright.kube.reservations.door import ReservationDoor, ReservationStatuses
+from podwright.kube.topologies.door import TopologyStatuses, topology_doors
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
 from podwright.kube.watch.served_kinds import Door, ServedKinds
@@ -109,6 +110,7 @@ class Parts:
     reservation_statuses: ReservationStatuses
     rebalance_statuses: RebalanceStatuses
     grouping_statuses: GroupingStatuses
+    topology_statuses: TopologyStatuses
     owner_kinds: OwnerKinds
     group_phases: PodGroupPhases
     pending_audit: PendingAudit
@@ -156,6 +158,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     reservation_statuses = ReservationStatuses(http, engine, **status_options)
     rebalance_statuses = RebalanceStatuses(http, engine, **status_options)
     grouping_statuses = GroupingStatuses(http, engine, **status_options)
+    topology_statuses = TopologyStatuses(http, engine, **status_options)
     engine.workloads.relist = partial(base.watches.relist, ASSIGNED_PODS_WATCH)
     doors: list[Door] = [
         *pod_group_doors(engine, writers.group_status, features),
@@ -164,6 +167,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         ReservationDoor(engine, reservation_statuses),
         rebalance_door(engine, rebalance_statuses),
         grouping_door(engine, grouping_statuses),
+        *topology_doors(engine, topology_statuses),
     ]
     served_kinds = ServedKinds(http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run))
     signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)
@@ -192,6 +196,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         reservation_statuses=reservation_statuses,
         rebalance_statuses=rebalance_statuses,
         grouping_statuses=grouping_statuses,
+        topology_statuses=topology_statuses,
         owner_kinds=OwnerKinds(http, engine, served=served_kinds),
         group_phases=PodGroupPhases(engine, writers.group_status, clock=wall),
         pending_audit=PendingAudit(

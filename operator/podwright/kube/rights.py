@@ -29,6 +29,8 @@ from podwright.kube.kinds import (
     GROUPING,
     KAI_POD_GROUPS,
     KAI_QUEUE,
+    KAI_TOPOLOGY,
+    KUEUE_TOPOLOGY,
     LOCAL_POLICY,
     NODE_METRICS,
     PLUGINS_POD_GROUPS,
@@ -42,6 +44,7 @@ from podwright.kube.kinds import (
     REQUIRED,
     RESERVATION,
     STORED,
+    TOPOLOGY,
     VOLCANO_POD_GROUPS,
     VOLCANO_QUEUE,
     WATCHED,
@@ -116,6 +119,7 @@ _UPDATED: Final = tuple(WATCHED[kind.kind] for kind in STORED_KINDS if kind.upda
 _GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0], VOLCANO_POD_GROUPS[0], KAI_POD_GROUPS[0], POD_GANGS[0])
 _COMPOSITES: Final = COMPOSITE_POD_GROUPS[0]
 _QUEUES: Final = (QUEUE, KAI_QUEUE, VOLCANO_QUEUE)
+_TOPOLOGIES: Final = (TOPOLOGY, KUEUE_TOPOLOGY[0], KAI_TOPOLOGY[0])
 _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     POLICY: (POLICY,),
     LOCAL_POLICY: (LOCAL_POLICY,),
@@ -124,6 +128,7 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     RESERVATION: (RESERVATION,),
     REBALANCE_POLICY: (REBALANCE_POLICY,),
     GROUPING: (GROUPING,),
+    **dict(zip(_TOPOLOGIES, ((TOPOLOGY,), KUEUE_TOPOLOGY, KAI_TOPOLOGY), strict=True)),
     _GROUPS[0]: POD_GROUPS,
     _GROUPS[1]: PLUGINS_POD_GROUPS,
     _GROUPS[2]: VOLCANO_POD_GROUPS,
@@ -153,6 +158,7 @@ SCHEDULING: Final = (
     *_reads([RESERVATION], "no room is held for reservations"),
     *_reads([REBALANCE_POLICY], "no pod is moved to a better place"),
     *_reads([GROUPING], "pods without a pod group of their own are scheduled one by one"),
+    *_reads(_TOPOLOGIES, "pod groups wait whose topology is named, and others go by labels alone"),
     *_reads([CRD], "a kind that is installed later is noticed up to half a minute later"),
     Right(POD, "create", "no pod is bound", "binding"),
     Right(POD, "get", "a Binding whose answer is lost counts as failed"),
@@ -180,6 +186,7 @@ SCHEDULING: Final = (
     Right(RESERVATION, "patch", "reservations show no status", "status"),
     Right(REBALANCE_POLICY, "patch", "rebalance policies show no status", "status"),
     Right(GROUPING, "patch", "groupings show no status", "status"),
+    Right(TOPOLOGY, "patch", "topologies show no status", "status"),
 )
 """The rights of every instance."""
 SHADOWING: Final = (
@@ -188,7 +195,10 @@ SHADOWING: Final = (
         for each in SCHEDULING
         if each.verb in access.READ
         and each.resource
-        not in (LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, GROUPING, *_GROUPS, _COMPOSITES)
+        not in (
+            *(LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, GROUPING),
+            *(*_TOPOLOGIES, *_GROUPS, _COMPOSITES),
+        )
     ),
     next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
 )

@@ -443,6 +443,7 @@ class Runtime:
             ("reservation statuses", parts.reservation_statuses.run),
             ("rebalance policy statuses", parts.rebalance_statuses.run),
             ("grouping statuses", parts.grouping_statuses.run),
+            ("topology statuses", parts.topology_statuses.run),
         )
 
     async def _decide(self, parts: Parts) -> None:

@@ -16,6 +16,7 @@ from podwright.core.framework.status import Code
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner
 from podwright.core.gangs.simulation import reserve
+from podwright.core.objects.closeness import ANYWHERE
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.pod_group import PLUGINS_API, PodGroup
@@ -125,7 +126,7 @@ def _plan(
         cache,
         _group(cache, pod_set),
         below,
-        pack_by=pod_set.pack_by or args_of(framework.profile).topology_key,
+        pack_by="" if pod_set.near.preferred else args_of(framework.profile).topology_key,
     )
     try:
         framework.prepare(pod_set.pods)
@@ -155,7 +156,7 @@ def _group(cache: Cache, pod_set: PodSet) -> PodGroup:
         min_count=len(pod_set.pods),
         min_resources={},
         schedule_timeout=None,
-        topology_key=pod_set.topology_key or ("" if own is None else own.topology_key),
+        near=pod_set.near or (ANYWHERE if own is None else own.near),
         all_or_none=False,
         priority=None,
         preemption_policy=None,
@@ -181,7 +182,7 @@ def _why(transaction: CacheTransaction, framework: Framework, found: GangRejecti
     _assume(transaction, framework, fitting)
     verdicts = verdicts_of(framework, cache, rejected)
     causes = causes_of(framework, cache, rejected, verdicts, grouped(verdicts, cache))
-    where = f" in any domain of {found.group.topology_key}" if found.group.topology_key else ""
+    where = f" in any domain of {found.group.near.required[-1]}" if found.group.near.required else ""
     parts = [f"{len(fitting)} of {counted(count, 'pod')} fit{where}"]
     parts += [each.text for each in causes[:CAUSES]] or [found.message]
     rows = verdicts.nearest(NEAREST)

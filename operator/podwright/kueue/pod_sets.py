@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from typing import Any, Final
 
+from podwright.core.objects.closeness import ANYWHERE, Closeness
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.raw import as_labels, as_list, as_mapping
@@ -30,16 +31,15 @@ UNSEEN: Final = "ResourceClaims and ephemeral volumes are made with the pods, so
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """`pods`: of one template. `place`: the value of PLACE_LABEL. `topology_key`: a node label; all pods must be in one
-    domain of it. `pack_by`: likewise, as few domains as possible. `partly`: the template names things that do not exist
+    """`pods`: of one template. `place`: the value of PLACE_LABEL. `near`: how close together they
+    are to be. `partly`: the template names things that do not exist
     before the pods.
     """
 
     name: str
     place: str
     pods: Sequence[PodInfo]
-    topology_key: str = ""
-    pack_by: str = ""
+    near: Closeness = ANYWHERE
     partly: bool = False
 
 
@@ -86,12 +86,16 @@ def pod_sets_of(workload: Workload, flavors: Mapping[str, Raw], point: Callable[
                 name=name,
                 place=place,
                 pods=pods,
-                topology_key=str(request.get("required") or "") if needed else "",
-                pack_by=str(request.get("preferred") or "") if needed else "",
+                near=_closeness(request) if needed else ANYWHERE,
                 partly=partly,
             )
         )
     return found
+
+
+def _closeness(request: Raw) -> Closeness:
+    required, preferred = (str(request.get(name) or "") for name in ("required", "preferred"))
+    return Closeness((required,) if required else (), preferred)
 
 
 def _pods(

@@ -24,6 +24,7 @@ from podwright.api.rebalance_policy import REBALANCE_KIND
 from podwright.api.reservation import RESERVATION_KIND, parse_reservation
 from podwright.api.scheduler_policy import GROUP, KIND, identity_of
 from podwright.api.spec.signals import Definitions
+from podwright.api.topology import TOPOLOGY_KIND, levels_of, parse_topology
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.gangs.run_times import run_times_of
@@ -46,6 +47,7 @@ from podwright.core.queues.queues import Queues, queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.object_store import key_of
+from podwright.core.state.topologies import OWN_API
 from podwright.engine.accounting.local_budgets import LocalBudgets
 from podwright.engine.accounting.policy_activity import Activities
 from podwright.engine.invalid_objects import InvalidObjects
@@ -305,6 +307,8 @@ class _Reading:
             self._take(CLAIM_TEMPLATE.kind, raw, self._claim_template)
         for raw in by_kind.pop(NODE_KIND.kind, ()):
             self._take("Node", raw, self._node)
+        for raw in by_kind.pop(TOPOLOGY_KIND, ()):
+            self._take(TOPOLOGY_KIND, raw, self._topology)
         for raw in by_kind.pop(RESERVATION_KIND, ()):
             self._take(RESERVATION_KIND, raw, self._reservation)
         for name in self._cache.reservations.expired(self._world.now()):
@@ -389,6 +393,11 @@ class _Reading:
         node, problems = parse_known_node(raw)
         self._cache.set_node(node)
         return problems
+
+    def _topology(self, raw: Raw) -> None:
+        api = str(raw.get("apiVersion") or "").partition("/")[0]
+        levels = parse_topology(raw) if api == OWN_API else levels_of(raw)
+        self._cache.topologies.set(f"{api}/{identity_of(raw)[0]}", levels)
 
     def _reservation(self, raw: Raw) -> None:
         self._cache.reservations.set(parse_reservation(raw))

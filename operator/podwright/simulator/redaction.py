@@ -302,7 +302,7 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
     **dict.fromkeys(
         (
             *("SchedulerPolicy", "LocalSchedulerPolicy", "SchedulingQueue", "RebalancePolicy", "Queue"),
-            *("Reservation", "ResourceFlavor"),
+            *("Reservation", "ResourceFlavor", "Topology"),
         ),
         _policy,
     ),

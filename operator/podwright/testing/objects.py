@@ -13,7 +13,8 @@ Json = dict[str, Any]
 
 _CLUSTER_SCOPED = frozenset(watched.kind for watched in WATCHED_KINDS if not watched.namespaced) | {
     "APIService", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "IngressClass", "PriorityClass",
-    "RebalancePolicy", "ResourceSlice", "RuntimeClass", "SchedulerPolicy", "SchedulingQueue", "WorkloadGrouping",
+    "RebalancePolicy", "ResourceSlice", "RuntimeClass", "SchedulerPolicy", "SchedulingQueue", "Topology",
+    "WorkloadGrouping",
 }  # fmt: skip
 
 

@@ -95,3 +95,13 @@ def make_policy(name: str = "p", generation: int | None = None, uid: str | None 
         "metadata": {"name": name, **{key: value for key, value in given.items() if value is not None}},
         "spec": spec,
     }
+
+
+def make_topology(*labels: str, name: str = "default", api: str = "podwright.dev/v1alpha1") -> dict[str, Any]:
+    """A Topology of any API with these levels, the coarsest first."""
+    return {
+        "apiVersion": api,
+        "kind": "Topology",
+        "metadata": {"name": name, "uid": f"uid-{name}", "generation": 1},
+        "spec": {"levels": [{"nodeLabel": label} for label in labels]},
+    }

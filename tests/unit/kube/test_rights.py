@@ -122,7 +122,10 @@ class Reviewer:
             group = path.split("/")[2]
             names = {"podwright.dev": [kind.plural for kind in BY_KIND.values() if kind.group == "podwright.dev"]}
             names |= dict.fromkeys(("scheduling.run.ai", "scheduling.volcano.sh"), ("queues", "podgroups"))
-            served = [{"name": name} for name in names.get(group, ("podgroups", "compositepodgroups", "podgangs"))]
+            served = [
+                {"name": name}
+                for name in names.get(group, ("podgroups", "compositepodgroups", "podgangs", "topologies"))
+            ]
             return {"resources": [] if group in self.unserved else served}
         asked = body["spec"]["resourceAttributes"]
         plural = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))

@@ -81,20 +81,20 @@ def test_pods_of_an_assigned_topology_have_the_labels_of_their_domains():
     selectors = [pod.raw["spec"]["nodeSelector"] for pod in found.pods]
     first, second, third = ({"block": b, "rack": r} for b, r in (("b1", "r1x"), ("b1", "r2x"), ("b2", "r9")))
     assert selectors == [first, first, second, third, {}]
-    assert found.topology_key == ""
+    assert not found.near
 
 
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
-        pytest.param({"required": "rack"}, ("rack", ""), id="required"),
-        pytest.param({"preferred": "rack"}, ("", "rack"), id="preferred"),
-        pytest.param({"unconstrained": True}, ("", ""), id="unconstrained"),
+        pytest.param({"required": "rack"}, (("rack",), ""), id="required"),
+        pytest.param({"preferred": "rack"}, ((), "rack"), id="preferred"),
+        pytest.param({"unconstrained": True}, ((), ""), id="unconstrained"),
     ],
 )
 def test_a_topology_request_without_an_assignment_is_for_the_planner(request_, expected):
     found = only(pod_sets_of(workload(pod_set(request=request_)), {}))
-    assert (found.topology_key, found.pack_by) == expected
+    assert (found.near.required, found.near.preferred) == expected
 
 
 def test_limits_are_requests_where_there_are_none():

@@ -8,27 +8,21 @@ kube-scheduler 1.37's cycle of composite pod groups, `pkg/scheduler/schedule_one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from heapq import nsmallest
 from itertools import chain
 from typing import Final
 
-import numpy as np
-
 from podwright.core.cycle import Fault, Placement
 from podwright.core.framework.interface import Bools
-from podwright.core.gangs.capacity_bounds import CapacityBounds
+from podwright.core.gangs.capacity_bounds import CapacityBounds, rooms_of
 from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
 from podwright.core.gangs.simulation import Simulation
-from podwright.core.gangs.topology_domains import (
-    MAX_TRIED,
-    TopologyDomains,
-    common_domain,
-    domains_to_try,
-    sum_by_domain,
-)
+from podwright.core.gangs.topology_domains import DomainSearch, common_domain, used_domains
+from podwright.core.objects.closeness import ANYWHERE, Closeness
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
+from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podwright.core.state.levels import PLACED, Level
 from podwright.core.state.pod_groups import Members
 
@@ -47,12 +41,13 @@ class Branch:
     children: Sequence[Branch] = ()
     gained: int = 0
     """How many of `placed` got their node from this plan."""
-    topology_key: str = ""
-    """See SubGroup. The group as a whole is planned in one domain by the caller."""
+    near: Closeness = ANYWHERE
     there: Mapping[str, PodInfo] = field(default_factory=dict)
-    """By uid: the pods that had a node before, also in branches below; only with a topology key."""
+    """By uid: the pods that had a node before, also in branches below; only of those that are to be close together."""
+    settled: bool = False
+    """The domain in which it is placed was chosen."""
     within: Bools | None = None
-    """bool[nodes]: the domain in which it is placed, once that is chosen."""
+    """bool[nodes]: that domain; None: all nodes."""
     failed: bool = False
     why: str = ""
     """Why its minimum was not placed when it was tried."""
@@ -101,6 +96,12 @@ class Branch:
     def copy(self) -> Branch:
         return replace(self, children=[child.copy() for child in self.children])
 
+    def become(self, trial: Branch, within: Bools | None) -> None:
+        """A copy was placed on these nodes, and stays there."""
+        for each in fields(trial):
+            setattr(self, each.name, getattr(trial, each.name))
+        self.settled, self.within = True, within
+
     def gain(self, pods: int) -> None:
         self.placed += pods
         self.gained += pods
@@ -113,33 +114,35 @@ class Branch:
             child.lose()
 
 
-def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo]) -> Branch:
-    """The group as a tree. `pods`: the waiting members to try."""
+def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo], near: Closeness) -> Branch:
+    """The group as a tree. `pods`: the waiting members to try. `near`: where the group as a whole is to be."""
     if members.levels is None:
-        return Branch(group.min_count, placed=len(members.placed), untried=pods)
+        there = members.placed if near else {}
+        return Branch(group.min_count, placed=len(members.placed), untried=pods, near=near, there=there)
     by_level: dict[Level | None, list[PodInfo]] = {}
     for pod in pods:
         by_level.setdefault(members.counted[pod.uid][0], []).append(pod)
-    there = _placed_below_topology(members)
+    root, placed_at = members.levels.root, _placed_close(members)
 
     def branch(level: Level) -> Branch:
         part = level.part
         children = [branch(below) for below in sorted(level.below.values(), key=lambda each: each.part.order)]
         made = Branch(part.pods, part.name, part.groups, level.pods[PLACED], by_level.get(level, ()), children)
-        if part.topology_key and level.above is not None:
-            made.topology_key, made.there = part.topology_key, there.get(level, {})
+        made.near = near if level is root else part.near
+        if made.near:
+            made.there = members.placed if level is root else placed_at.get(level, {})
         return made
 
-    return branch(members.levels.root)
+    return branch(root)
 
 
-def _placed_below_topology(members: Members) -> Mapping[Level, Mapping[str, PodInfo]]:
-    """The placed pods of each level with a topology key, also those of levels below, by uid."""
+def _placed_close(members: Members) -> Mapping[Level, Mapping[str, PodInfo]]:
+    """The placed pods of each level whose pods are to be close together, also those of levels below, by uid."""
     found: dict[Level, dict[str, PodInfo]] = {}
     for uid, pod in members.placed.items():
         level = members.counted[uid][0]
         while level is not None:
-            if level.part.topology_key:
+            if level.part.near:
                 found.setdefault(level, {})[uid] = pod
             level = level.above
     return found
@@ -156,9 +159,9 @@ def parts_of(branch: Branch, above: str = "") -> Iterator[tuple[str, str]]:
         yield from parts_of(child, why)
 
 
-MAX_TRIALS: Final = 8 * MAX_TRIED
-"""How many domains are tried for the branches of one simulation. After that, each gets the first that may be large
-enough: branches within branches could otherwise try domains within domains without end.
+MOST_WORK: Final = 500_000_000
+"""How much is tried, in nodes looked at, before domains are left out: some ten seconds. Filters that a sum over nodes
+cannot know may reject every domain, and branches within branches try domains within domains.
 """
 
 
@@ -170,61 +173,73 @@ class Filling:
 
     simulation: Simulation
     minimums_first: bool
-    trials: int = 0
 
     def fill(self, branch: Branch, *, enough: bool = False) -> str | Fault:
         """Places members of the branch. Returns why its minimum is not placed, or a Fault, which ends the simulation;
         an empty string if it is placed. With `enough`, places only what the minimum needs.
         """
-        if branch.topology_key and branch.within is None and not branch.failed:
-            found = self._choose_domain(branch, enough=enough)
-            if found:
+        if branch.near and not branch.settled and not branch.failed and (pods := branch.all_untried):
+            gained = branch.gained
+            found = self._choose_domain(branch, pods, enough=enough)
+            if found or branch.gained > gained:
                 return found
         outer, self.simulation.within = self.simulation.within, _both(self.simulation.within, branch.within)
         found = self._fill_here(branch, enough=enough)
         self.simulation.within = outer
         return found
 
-    def _choose_domain(self, branch: Branch, *, enough: bool) -> str | Fault:
-        """Chooses the domain that takes most pods of the branch; among equals the tightest. Returns why none is enough."""
-        pods = branch.all_untried
-        if not pods:
-            return ""
+    def _choose_domain(self, branch: Branch, pods: Sequence[PodInfo], *, enough: bool) -> str | Fault:
+        """Chooses the domain that takes most pods of the branch; among equals the tightest. Places all pods that are
+        to be placed there, if it takes all. Returns why none is enough.
+        """
         simulation, cache = self.simulation, self.simulation.transaction.cache
-        domains = TopologyDomains(cache, branch.topology_key)
-        if branch.there:
-            try:
-                domains.keep_only(common_domain(cache, branch.topology_key, branch.there))
-            except ValueError as error:
-                branch.failed, branch.why = True, f"cannot determine domain for already scheduled pods: {error}"
-                return branch.why
-        outer = simulation.within
-        per_node = CapacityBounds(simulation.framework, cache, pods).per_node()
-        fits = per_node if outer is None else np.where(outer, per_node, 0)
-        sums = dict(enumerate(sum_by_domain(fits, domains.codes, len(domains)).tolist()))
-        most, why = -1, ""
-        for position in domains_to_try(sums, sums, len(pods), 1)[:MAX_TRIED]:
-            self.trials += 1
-            if self.trials > MAX_TRIALS:
-                branch.within = domains.nodes(position) if branch.within is None else branch.within
+        try:
+            tree = cache.topologies.tree(branch.near)
+            if tree.required >= 0:
+                common_domain(cache, tree, branch.there)
+        except ValueError as error:
+            simulation.rejecting.add(TopologyPlacementGenerator.name)
+            branch.failed, branch.why = True, str(error)
+            return branch.why
+        outer, bounds = simulation.within, CapacityBounds(simulation.framework, cache, pods)
+        rooms = rooms_of(bounds, tree, branch.near.slice_size, within=outer)
+        used = used_domains(cache, tree, branch.there)
+        search = DomainSearch(tree, rooms, len(pods), max(1, branch.lacking), used)
+        best, first, why, left, tried = -1, dict(simulation.attempts), "", "", 0
+        attempts = search.attempts()
+        following = next(attempts, None)
+        while following is not None and following.most > best:
+            attempt, following = following, next(attempts, None)
+            if tried and simulation.work > MOST_WORK:
+                left = f", of which {tried} were tried in the time given"
                 break
-            nodes, trial = domains.nodes(position), branch.copy()
-            before, placed = simulation.transaction.checkpoint(), simulation.placed
-            simulation.within = _both(outer, nodes)
+            tried += 1
+            trial, before, placed = branch.copy(), simulation.transaction.checkpoint(), simulation.placed
+            simulation.within = _both(outer, attempt.nodes)
             found = self._fill_here(trial, enough=enough)
             simulation.within = outer
             if isinstance(found, Fault):
                 return found
+            most = trial.gained == len(pods) or (following is not None and following.most <= trial.gained > best)
+            if not found and trial.gained and (enough or most or following is None):
+                branch.become(trial, attempt.nodes)
+                return ""
+            if tried == 1 or tree.required < 0:
+                first, why = dict(simulation.attempts), found
             simulation.undo(before, placed, found)
             why = why or found
-            if not found and trial.gained > most:
-                most, branch.within = trial.gained, nodes
-                if most == len(pods):
-                    break
-        if branch.within is None:
-            first = f", first placement status: {why}" if why else ""
-            branch.failed, branch.why = True, f"0/{len(domains)} placements are available{first}"
-        return branch.why
+            if not found and tree.required >= 0 and trial.gained > max(best, 0):
+                best, branch.settled, branch.within = trial.gained, True, attempt.nodes
+        if branch.settled:
+            return ""
+        simulation.rejecting.update((TopologyPlacementGenerator.name, *bounds.rejecting_plugins))
+        simulation.attempts = first
+        if tree.required >= 0:
+            why = f", first placement status: {why}" if why else ""
+            why = f"0/{len(search.domains)} placements are available{left}{why}{search.nearest_miss()}"
+        if not branch.is_met:
+            branch.failed, branch.why = True, why
+        return why
 
     def _fill_here(self, branch: Branch, *, enough: bool) -> str | Fault:
         before, placed = self.simulation.transaction.checkpoint(), self.simulation.placed

@@ -7,9 +7,9 @@ filters in the profile all members seem to fit everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from podwright.core.framework.interface import Bools, CycleState, Int64s, PreFil
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Status
 from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
-from podwright.core.gangs.topology_domains import TopologyDomains, sum_by_domain
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.topologies import DomainLevel, DomainTree, UnknownLevelError
+
+MAX_EMPTIED: Final = 32
+"""In how many domains other pods are looked at, whether they can make room for a gang."""
 
 
 @dataclass(slots=True)
@@ -66,22 +69,34 @@ class CapacityBounds:
         bounds = self._by_template(emptied=emptied)
         return bounds[0] if len(bounds) == 1 else self._together(bounds, emptied=emptied)
 
-    def per_domain(self, codes: Int64s, count: int, *, emptied: bool = False) -> Int64s:
-        """int64[count]: how many members each set of nodes takes at most. `codes`: int64[nodes], -1 for a node in no
-        set.
+    def per_domain(
+        self, levels: Sequence[DomainLevel], *, within: Bools | None = None, emptied: bool = False
+    ) -> list[tuple[Int64s, Int64s]]:
+        """For each level, twice int64[domains]: the sum of what its nodes take at most, by which domains are compared,
+        and how many members it takes at most. `within`: bool[nodes], the only nodes that count; None: all.
         """
         bounds = self._by_template(emptied=emptied)
-        most = np.zeros(count, np.int64)
-        for template, bound in zip(self.templates, bounds, strict=True):
-            self._cache.deadline.point()
-            most += np.minimum(sum_by_domain(bound, codes, count), template.count)
-        if len(bounds) > 1:
-            np.minimum(most, sum_by_domain(self._together(bounds, emptied=emptied), codes, count), out=most)
-        return most
+        if within is not None:
+            bounds = [np.where(within, bound, 0) for bound in bounds]
+        together = bounds[0] if len(bounds) == 1 else self._together(bounds, emptied=emptied)
+        found = []
+        for level in levels:
+            total = level.sums(together)
+            most = np.zeros(len(level), np.int64)
+            for template, bound in zip(self.templates, bounds, strict=True):
+                self._cache.deadline.point()
+                most += np.minimum(total if bound is together else level.sums(bound), template.count)
+            found.append((total, np.minimum(most, total)))
+        return found
 
     def total(self, *, emptied: bool = False) -> int:
         """How many members all nodes together take at most."""
-        return int(self.per_domain(np.zeros(self._cache.table.size, np.int64), 1, emptied=emptied)[0])
+        bounds = self._by_template(emptied=emptied)
+        most = 0
+        for template, bound in zip(self.templates, bounds, strict=True):
+            self._cache.deadline.point()
+            most += min(int(bound.sum()), template.count)
+        return most if len(bounds) == 1 else min(most, int(self._together(bounds, emptied=emptied).sum()))
 
     @property
     def rejecting_plugins(self) -> frozenset[str]:
@@ -97,7 +112,7 @@ class CapacityBounds:
         bounds = []
         for template in self.templates:
             self._cache.deadline.point()
-            fits = self._fits(template.requests, template.count, emptied=emptied)
+            fits = self._fits(template.requests, emptied=emptied)
             bounds.append(np.where(self._passing(template), fits, 0))
         return bounds
 
@@ -112,15 +127,15 @@ class CapacityBounds:
         for bound in bounds:
             self._cache.deadline.point()
             total += bound
-        return np.minimum(total, self._fits(smallest, self.members, emptied=emptied))
+        return np.minimum(total, self._fits(smallest, emptied=emptied))
 
-    def _fits(self, requests: Sequence[tuple[str, int]], count: int, *, emptied: bool) -> Int64s:
-        """int64[nodes]: how many pods with these requests fit, at most `count`."""
+    def _fits(self, requests: Sequence[tuple[str, int]], *, emptied: bool) -> Int64s:
+        """int64[nodes]: how many pods with these requests fit."""
         table = self._cache.table
         if self._fit is None:
-            return np.where(table.valid, count, 0)
+            return np.where(table.valid, self.members, 0)
         free_pods = table.allowed_pods if emptied else table.allowed_pods - table.pods
-        fits = np.minimum(free_pods, count)
+        fits = free_pods
         for resource, amount in requests:
             if amount > 0:
                 free = (
@@ -146,9 +161,14 @@ def why_infeasible(group: PodGroup, cache: Cache, bounds: CapacityBounds, *, emp
     placed = cache.groups.placed(group.key)
     if objection := minimum_out_of_reach(group.min_count, placed, bounds.members):
         return objection
-    if group.topology_key:
-        domains = TopologyDomains(cache, group.topology_key)
-        most = max(bounds.per_domain(domains.codes, len(domains), emptied=emptied).tolist(), default=0)
+    domains = None
+    if group.near.required:
+        try:
+            tree = cache.topologies.tree(group.near)
+        except UnknownLevelError as error:
+            return str(error)
+        domains = tree.bound
+        most = max(rooms_of(bounds, tree, group.near.slice_size, emptied=emptied)[tree.required][1].tolist(), default=0)
     else:
         most = bounds.total(emptied=emptied)
     if most and placed + most >= group.min_count:
@@ -158,9 +178,41 @@ def why_infeasible(group: PodGroup, cache: Cache, bounds: CapacityBounds, *, emp
     text = minimum_out_of_reach(group.min_count, placed + most, remaining) or minimum_not_reached(
         group.min_count, placed + most
     )
-    if not group.topology_key:
+    if domains is None:
         return text
     return f"0/{len(domains)} placements are available, first placement status: {text}"
+
+
+def rooms_of(
+    bounds: CapacityBounds, tree: DomainTree, slice_size: int, *, within: Bools | None = None, emptied: bool = False
+) -> list[tuple[Int64s, Int64s]]:
+    """See `CapacityBounds.per_domain`. Of members in slices, whole slices count, from the level of the slices upwards."""
+    found = bounds.per_domain(tree.levels, within=within, emptied=emptied)
+    if tree.sliced >= 0 and bounds.members % slice_size == 0:
+        total = found[tree.sliced][0] // slice_size * slice_size
+        for index in range(tree.sliced, -1, -1):
+            found[index] = (total, np.minimum(found[index][1], total))
+            if index:
+                above = tree.levels[index].above
+                total = np.bincount(above, total, len(tree.levels[index - 1])).astype(np.int64)
+    return found
+
+
+def emptied_domains(
+    framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo], needed: int
+) -> Iterator[Bools]:
+    """The domains of the group's required level, each bool[nodes], that would take so many of the pods without others:
+    at most MAX_EMPTIED, the smallest first.
+    """
+    try:
+        tree = cache.topologies.tree(group.near)
+    except UnknownLevelError:
+        return
+    rooms = rooms_of(CapacityBounds(framework, cache, pods), tree, group.near.slice_size, emptied=True)
+    total, most = rooms[tree.required]
+    enough = np.flatnonzero(most >= needed)
+    for position in enough[np.argsort(total[enough], kind="stable")][:MAX_EMPTIED].tolist():
+        yield tree.bound.nodes(position)
 
 
 def _occupied(checked: Sequence[tuple[str, int]], pod: PodInfo) -> Sequence[tuple[str, int]]:

@@ -20,7 +20,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.gangs.branches import branch_of
-from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
+from podwright.core.gangs.capacity_bounds import CapacityBounds, emptied_domains, why_infeasible
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
 from podwright.core.gangs.potential_victims import (
     ClaimedVictims,
@@ -30,7 +30,6 @@ from podwright.core.gangs.potential_victims import (
 )
 from podwright.core.gangs.reprieve import Reprieve
 from podwright.core.gangs.rules import shortage
-from podwright.core.gangs.topology_domains import MAX_TRIED, TopologyDomains
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
@@ -106,7 +105,7 @@ def _preempt(
         return unresolvable(_PREFIX + NO_VICTIMS)
     if args_of(framework.profile).min_resources == "Required" and shortage(group, cache):
         return unschedulable(_PREFIX + MIN_RESOURCES)
-    tries = _tries(cache, group, pods) if queued else [_Try(pods)]
+    tries = _tries(framework, cache, group, pods) if queued else [_Try(pods)]
     found: GangPreemption | GangPlacement | Status = unschedulable()
     try:
         for each in tries:
@@ -130,17 +129,16 @@ class _Try:
 
 def _needed(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
     """As many of these waiting members as the minimum of the group needs."""
-    return next(branch_of(group, cache.groups.members(group.key), pods).in_order())
+    return next(branch_of(group, cache.groups.members(group.key), pods, group.near).in_order())
 
 
-def _tries(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Iterator[_Try]:
+def _tries(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Iterator[_Try]:
     """For a gang of a queue. What the queue may take is not enough to try all nodes and all members at once."""
     needed = _needed(cache, group, pods)
     some = (pods, needed) if 0 < len(needed) < len(pods) else (pods,)
     nodes: Sequence[Bools | None] = (None,)
-    if group.topology_key:
-        domains = TopologyDomains(cache, group.topology_key)
-        nodes = [domains.nodes(position) for position in range(min(len(domains), MAX_TRIED))]
+    if group.near.required:
+        nodes = [*emptied_domains(framework, cache, group, pods, max(1, len(needed)))]
     places = [
         (_both(within, there), place) for place, there in queues_of(cache).places.shared_by(pods) for within in nodes
     ]

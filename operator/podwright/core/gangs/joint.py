@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -76,10 +76,7 @@ class Joint:
 
     def _branch(self, pods: Sequence[PodInfo]) -> Branch:
         members = self.cache.groups.members(self.group.key)
-        branch = branch_of(self.group, members, pods)
-        if not self.group.topology_key:
-            return branch
-        return replace(branch, topology_key=self.group.topology_key, there=members.placed)
+        return branch_of(self.group, members, pods, self.group.near)
 
     def _search(self, joint: JointProgram, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | str:
         left = SECONDS

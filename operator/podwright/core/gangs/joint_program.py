@@ -23,7 +23,7 @@ from podwright.core.framework.profile import Point
 from podwright.core.framework.program import Program, Rows
 from podwright.core.gangs.branches import Branch
 from podwright.core.gangs.capacity_bounds import CapacityBounds
-from podwright.core.gangs.topology_domains import TopologyDomains, common_domain
+from podwright.core.gangs.topology_domains import common_domain
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 
@@ -276,15 +276,14 @@ class JointProgram:
             self._rows.at_least(np.append(children, met), 0, np.append(np.ones(len(below)), -branch.groups))
         if above is not None and len(columns):
             self._only_if(columns, len(branch.all_untried), met)
-        if branch.topology_key:
+        if branch.near.required:
             self._in_one_domain(branch)
         return met, columns
 
     def _in_one_domain(self, branch: Branch) -> None:
-        domains = TopologyDomains(self._cache, branch.topology_key)
-        if branch.there:
-            domains.keep_only(common_domain(self._cache, branch.topology_key, branch.there))
-        chosen = self._rows.variables([1] * len(domains))
+        tree = self._cache.topologies.tree(branch.near)
+        domains, only = tree.bound, common_domain(self._cache, tree, branch.there)
+        chosen = self._rows.variables([0 if only not in (-1, each) else 1 for each in range(len(domains))])
         if len(domains):
             self._rows.at_most(chosen, 1)
         for kind in self._all_kinds(branch):

@@ -1,9 +1,8 @@
 """Planning a pod group: a node for each member, or for none of them. Start here.
 
-    plan ─► do the members agree? ─► are there enough? ─► one simulation, or one for each topology domain
-        ─► placed or rejected
+    plan ─► do the members agree? ─► are there enough? ─► one simulation, in which domains are tried ─► placed or rejected
 
-Each simulation is a transaction on the cache that is rolled back, so two groups can never each hold half of what they
+A simulation is a transaction on the cache that is rolled back, so two groups can never each hold half of what they
 need. The caller carries the placements out before anything else happens. Source of the rules: kube-scheduler 1.37's pod
 group scheduling cycle, and its plugins GangScheduling, TopologyPlacementGenerator and PodGroupPodsCount.
 """
@@ -13,35 +12,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from podwright.core.cycle import Fault, Placement, RandomBelow, Rejection
+from podwright.core.cycle import Fault, RandomBelow, Rejection
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, FollowUp
+from podwright.core.framework.interface import FollowUp
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.program import Solver
 from podwright.core.framework.status import Code
 from podwright.core.gangs.branches import Filling, branch_of, parts_of
-from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
 from podwright.core.gangs.gang_preemption import preempt
 from podwright.core.gangs.rules import disagreement, minimum_out_of_reach, shortage
 from podwright.core.gangs.simulation import Simulation
-from podwright.core.gangs.topology_domains import (
-    MAX_TRIED,
-    TopologyDomains,
-    common_domain,
-    domains_of,
-    domains_to_try,
-    smallest_unions,
-    sum_by_domain,
-)
+from podwright.core.gangs.topology_domains import common_domain
+from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling, args_of
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
-from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podwright.core.queues.queues import QUEUE_QUOTA, queues_of
 from podwright.core.state.cache import Cache
+from podwright.core.state.topologies import UnknownLevelError
 from podwright.core.state.transaction import CacheTransaction
 
 
@@ -82,28 +73,41 @@ class Planner:
         if bound and (objection := shortage(self.group, self.cache)):
             # Events that free resources for a pod may free them for its group.
             return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name, NodeResourcesFit.name)))
-        if self.group.topology_key:
-            return self._plan_in_one_domain(pods)
-        if self.pack_by:
-            return self._plan_packed(pods)
-        return self._simulate(pods)
+        near = self.near
+        if near.required and (problem := self._torn(near)):
+            return GangFault(self.group, "", f"cannot determine domain for already scheduled pods: {problem}")
+        return self._simulate(pods, near)
+
+    @property
+    def near(self) -> Closeness:
+        """Where the group is to be: as it says itself, else as its policy does."""
+        near = self.group.near
+        return replace(near, preferred=self.pack_by) if self.pack_by and not near.required else near
+
+    def _torn(self, near: Closeness) -> str:
+        """Why the placed members are in no one domain."""
+        try:
+            placed = self.cache.groups.members(self.group.key).placed
+            common_domain(self.cache, self.cache.topologies.tree(near), placed)
+        except UnknownLevelError:
+            return ""  # what rejects the group names it
+        except ValueError as error:
+            return str(error)
+        return ""
 
     @property
     def _placed(self) -> int:
         return self.cache.groups.placed(self.group.key)
 
-    # One simulation
-
-    def _simulate(self, pods: Sequence[PodInfo], within: Bools | None = None) -> GangDecision:
+    def _simulate(self, pods: Sequence[PodInfo], near: Closeness) -> GangDecision:
         with CacheTransaction(self.cache) as transaction:
             simulation = Simulation(
                 framework=self.framework,
                 transaction=transaction,
                 below=self.below,
-                within=within,
                 observer=self.observer,
             )
-            branch = branch_of(self.group, self.cache.groups.members(self.group.key), pods)
+            branch = branch_of(self.group, self.cache.groups.members(self.group.key), pods, near)
             objection = Filling(simulation, minimums_first=not self.group.composite).fill(branch)
             if isinstance(objection, Fault):
                 text = f"failed to schedule other pod from a pod group: {objection.message}"
@@ -114,105 +118,17 @@ class Planner:
             simulation.reject_others(pods)
         return GangPlacement(self.group, simulation.placements, simulation.rejections, parts)
 
-    def _count_fitting(self, pods: Sequence[PodInfo], within: Bools) -> int:
-        """How many of the members fit on these nodes."""
-        with CacheTransaction(self.cache) as transaction:
-            simulation = Simulation(framework=self.framework, transaction=transaction, below=self.below, within=within)
-            fitting = 0
-            for pod in pods:
-                self.cache.deadline.point()
-                fitting += isinstance(simulation.schedule(pod), Placement)
-            return fitting
-
     def _rejection(self, simulation: Simulation, message: str, parts: Mapping[str, str]) -> GangRejection:
-        rejections = simulation.rejections
         # Without nodes, no plugin has rejected a member: the group is retried after its backoff, as a single pod is.
         own = (GangScheduling.name,) if self.cache.table.count else ()
         return GangRejection(
             group=self.group,
             message=message,
             attempts=simulation.attempts,
-            plugins=frozenset().union(own, *(rejection.status_plugins for rejection in rejections)),
-            pending_plugins=frozenset().union(*(rejection.pending_plugins for rejection in rejections)),
+            plugins=frozenset(simulation.rejecting.union(own)),
+            pending_plugins=frozenset(simulation.pending),
             parts=parts,
         )
-
-    # Several simulations
-
-    def _plan_in_one_domain(self, pods: Sequence[PodInfo]) -> GangDecision:
-        """Places all members in the domain of the group's topology key that takes most of them; among equals in the
-        tightest.
-        """
-        key = self.group.topology_key
-        domains = TopologyDomains(self.cache, key)
-        placed = self.cache.groups.members(self.group.key).placed
-        if placed:
-            try:
-                domains.keep_only(common_domain(self.cache, key, placed))
-            except ValueError as error:
-                return GangFault(self.group, "", f"cannot determine domain for already scheduled pods: {error}")
-        bounds = CapacityBounds(self.framework, self.cache, pods)
-        found = self._best_domain(pods, domains, bounds)
-        if not isinstance(found, list):
-            return found
-        text = f"0/{len(domains)} placements are available"
-        if not found:
-            return GangRejection(
-                self.group, text, plugins=frozenset((GangScheduling.name, TopologyPlacementGenerator.name))
-            )
-        first = found[0]
-        return GangRejection(
-            group=self.group,
-            message=f"{text}, first placement status: {first.message}",
-            attempts=first.attempts,
-            plugins=frozenset((TopologyPlacementGenerator.name,)).union(
-                bounds.rejecting_plugins, *(rejection.plugins for rejection in found)
-            ),
-            pending_plugins=frozenset().union(*(rejection.pending_plugins for rejection in found)),
-        )
-
-    def _best_domain(
-        self, pods: Sequence[PodInfo], domains: TopologyDomains, bounds: CapacityBounds
-    ) -> GangPlacement | GangFault | list[GangRejection]:
-        """The placement of most members, or the rejections if no domain is enough. A fault ends the search."""
-        best: GangPlacement | None = None
-        rejections: list[GangRejection] = []
-        node_sums = dict(enumerate(sum_by_domain(bounds.per_node(), domains.codes, len(domains)).tolist()))
-        most = dict(enumerate(bounds.per_domain(domains.codes, len(domains)).tolist()))
-        tried = 0
-        for position in domains_to_try(node_sums, most, len(pods), self.cache.groups.lacking(self.group)):
-            if best is not None and most[position] <= len(best.placements):
-                continue
-            if tried == MAX_TRIED:
-                if rejections:
-                    # Any filter might have rejected members in the domains that were not tried.
-                    filters = (plugin.name for plugin in self.framework.filter_plugins)
-                    rejections[0] = replace(rejections[0], plugins=rejections[0].plugins.union(filters))
-                break
-            tried += 1
-            decision = self._simulate(pods, domains.nodes(position))
-            if isinstance(decision, GangFault):
-                return decision
-            if isinstance(decision, GangRejection):
-                rejections.append(decision)
-            elif best is None or len(decision.placements) > len(best.placements):
-                best = decision
-                if not best.rejections:
-                    break
-        return rejections if best is None else best
-
-    def _plan_packed(self, pods: Sequence[PodInfo]) -> GangDecision:
-        """Places all members in as few domains as possible, or anywhere if no union of domains takes all of them."""
-        domains = TopologyDomains(self.cache, self.pack_by)
-        used = domains_of(self.cache, self.pack_by, self.cache.groups.members(self.group.key).placed)
-        bounds = CapacityBounds(self.framework, self.cache, pods)
-        node_sums = dict(enumerate(sum_by_domain(bounds.per_node(), domains.codes, len(domains)).tolist()))
-        unions = smallest_unions(domains, node_sums, len(pods), used, lambda nodes: self._count_fitting(pods, nodes))
-        for nodes in unions:
-            decision = self._simulate(pods, nodes)
-            if isinstance(decision, GangFault) or (isinstance(decision, GangPlacement) and not decision.rejections):
-                return decision
-        return self._simulate(pods)
 
 
 def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecision:
@@ -250,7 +166,7 @@ def _follow_ups(planner: Planner, decision: GangRejection) -> Mapping[str, Seque
     """
     found: dict[str, Sequence[FollowUp]] = {}
     seen: set[FollowUp] = set()
-    for uid, attempt in () if planner.group.topology_key else decision.attempts.items():
+    for uid, attempt in () if planner.group.near.required else decision.attempts.items():
         own: Sequence[FollowUp] = (
             attempt.if_group_waits
             if isinstance(attempt, Rejection)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from podwright.core.cycle import Decision, Fault, Placement, RandomBelow, Rejection, schedule
 from podwright.core.framework.diagnosis import NodeDiagnosis
@@ -19,6 +20,9 @@ from podwright.core.objects.control_flow import ControlFlowError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.gang_scheduling import WAITING, GangScheduling
 from podwright.core.state.transaction import CacheTransaction, Checkpoint
+
+WORK_OF_A_TRIAL: Final = 5_000
+"""What scheduling a member costs besides looking at nodes, in nodes looked at."""
 
 
 @dataclass(slots=True)
@@ -39,6 +43,13 @@ class Simulation:
     undone: dict[str, str] = field(default_factory=dict)
     """By uid of members that lost their node again, because the minimum of a part of the group was not reached: why."""
 
+    rejecting: set[str] = field(default_factory=set)
+    """The plugins that rejected members: their queueing hints say which events may help the group."""
+    pending: set[str] = field(default_factory=set)
+    """Likewise, those that returned Pending."""
+    work: int = 0
+    """What was tried so far, in nodes looked at."""
+
     @property
     def placed(self) -> int:
         """How many members have a node."""
@@ -55,11 +66,15 @@ class Simulation:
     def schedule(self, pod: PodInfo) -> Decision:
         """Schedules the next member. A Fault ends the simulation."""
         cache = self.transaction.cache
+        self.work += WORK_OF_A_TRIAL + cache.table.count
         decision = schedule(
             self.framework, cache, pod, self.below, within=self.within, preempt=False, observer=self.observer
         )
         if isinstance(decision, Placement):
             decision = self._reserve(decision)
+        if isinstance(decision, Rejection):
+            self.rejecting |= decision.status_plugins
+            self.pending |= decision.pending_plugins
         if not isinstance(decision, Fault):
             self.attempts[pod.uid] = decision
         return decision

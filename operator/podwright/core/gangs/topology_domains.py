@@ -1,55 +1,21 @@
-"""Topology domains as sets of nodes, and the order in which the planner tries them.
+"""The domains in which the planner tries a group or a part of it, in the order of what their nodes take at most.
 
-Domains are compared by capacity: how many members they take at most. A capacity may be too high but is never too low,
-so a domain whose capacity is too small need not be tried. Where capacities come from: `capacity_bounds`.
+Domains of all levels are compared at once, by sums over nodes (`capacity_bounds`). A sum may be too high but is never
+too low, so a domain whose sum is too small need not be tried. Of a domain, those parts are tried first in which the
+members are least spread, level by level.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from podwright.core.framework.interface import Bools, Int64s
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
-
-MAX_TRIED: Final = 32
-"""How many domains are tried one by one for one plan. Packing tries as many single domains before it joins domains."""
-SINGLE_STEPS: Final = 8
-"""Packing tries this many unions that each grow by one domain; later unions grow by a quarter."""
-
-
-class TopologyDomains:
-    """The domains of a node label by position, sorted by value. `codes`: int64[nodes], a node's position or -1."""
-
-    def __init__(self, cache: Cache, key: str) -> None:
-        table = cache.table
-        ids = np.where(table.valid, table.labels(key), -1)
-        present = set(np.unique(ids[ids >= 0]).tolist())
-        named = sorted((value, code) for value, code in table.label_values(key).items() if code in present)
-        positions = np.full(len(table.label_values(key)) + 1, -1, np.int64)
-        for position, (_, code) in enumerate(named):
-            positions[code] = position
-        self.values: Sequence[str] = [value for value, _ in named]
-        self.codes: Int64s = positions[ids]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def nodes(self, position: int) -> Bools:
-        """bool[nodes]: the nodes of one domain."""
-        nodes: Bools = self.codes == position
-        return nodes
-
-    def keep_only(self, value: str) -> None:
-        """Drops all domains but this one."""
-        self.codes = (
-            np.where(self.codes == self.values.index(value), 0, -1) if value in self.values else self.codes * 0 - 1
-        )
-        self.values = [value] if value in self.values else []
+from podwright.core.state.topologies import DomainTree
 
 
 def domains_of(cache: Cache, key: str, uids: Collection[str]) -> frozenset[str]:
@@ -62,105 +28,142 @@ def domains_of(cache: Cache, key: str, uids: Collection[str]) -> frozenset[str]:
     return frozenset(values)
 
 
-def common_domain(cache: Cache, key: str, placed: Mapping[str, PodInfo]) -> str:
-    """The one domain that all these pods are in. Raises ValueError if there is none or more than one."""
-    common = ""
+def common_domain(cache: Cache, tree: DomainTree, placed: Mapping[str, PodInfo]) -> int:
+    """The one domain of the required level that all these pods are in; -1 without pods. Raises ValueError if there is
+    none, or more than one.
+    """
+    common, domains = -1, tree.bound
     for uid, pod in placed.items():
         info = cache.placement(uid)
-        value = None if info is None or info.node is None else info.node.labels.get(key)
-        if value is None:
+        position = -1 if info is None or info.node is None else int(domains.codes[info.slot])
+        if position < 0:
             raise ValueError(f"no topology domain found for pod {pod.key}")
-        if common and value != common:
-            raise ValueError(f"more than 1 domain found for pod group: {common}, {value}")
-        common = value
+        if common not in (-1, position):
+            raise ValueError(
+                f"more than 1 domain found for pod group: {domains.value(common)}, {domains.value(position)}"
+            )
+        common = position
     return common
 
 
-def tightest_first(capacity: Mapping[int, int], members: int) -> list[int]:
-    """Domains with capacity for all members, the smallest first; then the others, the largest first. `capacity` by
-    position.
-    """
-    enough = sorted((domain for domain in capacity if capacity[domain] >= members), key=lambda domain: capacity[domain])
-    others = sorted((domain for domain in capacity if capacity[domain] < members), key=lambda domain: -capacity[domain])
-    return [*enough, *others]
-
-
-def domains_to_try(node_sums: Mapping[int, int], most: Mapping[int, int], members: int, minimum: int) -> list[int]:
-    """The positions of domains that may take at least `minimum` members, in the order in which to try them.
-
-    `node_sums`: the sum of their nodes' capacities; `most`: the tighter bound for the domain as a whole. If no domain
-    may take `minimum`, the first one is returned, because trying it shows what is missing. Of more than MAX_TRIED
-    domains the first half are the tightest and the second half the largest, so that some are right whichever way the
-    bounds are wrong.
-    """
-    order = tightest_first(node_sums, members)
-    found = [domain for domain in order if most[domain] >= max(minimum, 1)] or order[:1]
-    if len(found) > MAX_TRIED:
-        rest = sorted(found[MAX_TRIED // 2 :], key=lambda domain: -node_sums[domain])
-        found = found[: MAX_TRIED // 2] + rest
+def used_domains(cache: Cache, tree: DomainTree, placed: Collection[str]) -> Sequence[Bools]:
+    """For each level bool[domains]: where these placed pods are, by uid."""
+    infos = [info for uid in placed if (info := cache.placement(uid)) is not None and info.node is not None]
+    slots = [info.slot for info in infos]
+    found = []
+    for level in tree.levels:
+        used = np.zeros(len(level) + 1, np.bool_)
+        used[level.codes[slots]] = True
+        found.append(used[:-1])
     return found
 
 
-def smallest_unions(
-    domains: TopologyDomains,
-    capacity: Mapping[int, int],
-    members: int,
-    used: Collection[str],
-    count_fitting: Callable[[Bools], int],
-) -> Iterator[Bools]:
-    """Unions of domains to try as bool[nodes], the fewest domains first. Domains in `used` are part of every union.
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Nodes to try: bool[nodes], None for all. `most`: how many members they take at most."""
 
-    First `used` alone, then with one more domain that has capacity for the other members, then with more and more
-    domains. The domain added is the one that takes most members by `count_fitting`, which is exact.
+    nodes: Bools | None
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class DomainSearch:
+    """See the module. `rooms`: of each level, see `CapacityBounds.per_domain`; `minimum`: so many of the `members` must
+    be placed; `used`: for each level bool[domains], where placed members are: in one domain of the required level.
     """
-    taken = [position for position, value in enumerate(domains.values) if value in used]
-    union = np.isin(domains.codes, taken)
-    if used:
-        yield union
-    base = sum(capacity[position] for position in taken)
-    left = {position: amount for position, amount in capacity.items() if amount and position not in taken}
-    order = tightest_first(left, members)
-    for position in ([p for p in order if left[p] >= members - base] or order[:1])[:MAX_TRIED]:
-        yield union | domains.nodes(position)
-    yield from _growing(domains, union, base, left, members, count_fitting)
 
+    tree: DomainTree
+    rooms: Sequence[tuple[Int64s, Int64s]]
+    members: int
+    minimum: int
+    used: Sequence[Bools]
 
-def _growing(
-    domains: TopologyDomains,
-    union: Bools,
-    base: int,
-    left: dict[int, int],
-    members: int,
-    count_fitting: Callable[[Bools], int],
-) -> Iterator[Bools]:
-    exact: dict[int, int] = {}
-    tried, due = 0, 0
-    for added in range(1, len(left)):
-        position = _largest(left, exact, lambda position: count_fitting(domains.nodes(position)))
-        union = union | domains.nodes(position)
-        base += left.pop(position)
-        # A single additional domain was tried before.
-        if added == 1 or base < members or added < due:
-            continue
-        yield union
-        tried += 1
-        due = added + (1 if tried < SINGLE_STEPS else 1 + added // 4)
+    def attempts(self) -> Iterator[Attempt]:
+        """From the preferred level up to the required one, the domains that take all members, the fullest first; then
+        those of the required level that take the minimum, those that take most first. Without a required level: then as few
+        domains as possible, and at last all nodes. If no domain may take the minimum, the first is tried nevertheless,
+        because that shows what is missing.
+        """
+        tree, found = self.tree, False
+        for level in range(tree.preferred, max(tree.required, 0) - 1, -1):
+            total, most = self.rooms[level]
+            fitting = self._allowed(level, most >= self.members)
+            closest = not found
+            for position in fitting[np.argsort(total[fitting], kind="stable")].tolist():
+                found = True
+                yield from self._within(level, position, closest=closest)
+        if tree.required < 0:
+            yield from self._anywhere()
+            return
+        total, most = self.rooms[tree.required]
+        some = self._allowed(tree.required, (most >= self.minimum) & (most < self.members))
+        if not (found or len(some)):
+            some = self.domains[:1]
+        for position in some[np.lexsort((total[some], -most[some]))].tolist():
+            yield Attempt(tree.bound.nodes(position), int(most[position]))
 
+    @property
+    def domains(self) -> Int64s:
+        """The positions of the domains of the required level that may be taken."""
+        return self._allowed(self.tree.required, np.ones(len(self.tree.bound), np.bool_))
 
-def _largest(capacity: Mapping[int, int], exact: dict[int, int], count_fitting: Callable[[int], int]) -> int:
-    """The domain that takes most members. No domain takes more than its capacity, so few must be counted exactly."""
-    heap = [(-exact.get(position, amount), position) for position, amount in capacity.items()]
-    heapq.heapify(heap)
-    while True:
-        position = heap[0][1]
-        if position in exact or len(exact) >= MAX_TRIED:
-            return position
-        exact[position] = count_fitting(position)
-        heapq.heapreplace(heap, (-exact[position], position))
+    def nearest_miss(self) -> str:
+        """The domain of the required level with the most room, and how many members it takes; empty if one has enough."""
+        if not len(self.tree.bound):
+            labels = [level.label for level in self.tree.levels[: self.tree.required + 1]]
+            return f"; no node has the label{'s' if labels[1:] else ''} {' and '.join(labels)}"
+        domains, most = self.domains, self.rooms[self.tree.required][1]
+        best = int(domains[np.argmax(most[domains])]) if len(domains) else -1
+        if best < 0 or most[best] >= self.minimum:
+            return ""
+        return f"; {self.tree.bound.name(best)}: room for {most[best]} of {self.minimum}"
 
+    def _allowed(self, level: int, which: Bools) -> Int64s:
+        """The positions of these domains, without those that placed members rule out."""
+        used = self.used[level]
+        if used.any():
+            which = which & used if used.sum() == 1 else np.zeros_like(which)
+        return np.flatnonzero(which)
 
-def sum_by_domain(amounts: Int64s, codes: Int64s, count: int) -> Int64s:
-    """int64[count]: the sum of `amounts`, int64[nodes], over the nodes of each code. Nodes with code -1 count
-    nowhere.
-    """
-    return np.bincount(codes + 1, amounts, count + 1)[1:].astype(np.int64)
+    def _within(self, level: int, position: int, *, closest: bool) -> Iterator[Attempt]:
+        """Of one domain: the part in which members are least spread, then all of it."""
+        most = int(self.rooms[level][1][position])
+        if closest and level + 1 < len(self.tree.levels):
+            yield Attempt(self._closest(level, position, 0), most)
+        yield Attempt(self.tree.levels[level].nodes(position), most)
+
+    def _anywhere(self) -> Iterator[Attempt]:
+        """More and more domains of the coarsest level, those first where placed members are."""
+        if self.tree.preferred >= 0:
+            more = 0
+            if self.used[0].any():
+                yield Attempt(self.used[0][self.tree.levels[0].codes] & (self.tree.levels[0].codes >= 0), self.members)
+            while more < len(self.tree.levels[0]):
+                yield Attempt(self._closest(-1, -1, more), self.members)
+                more = 2 * more or 1
+        yield Attempt(None, self.members)
+
+    def _closest(self, level: int, position: int, more: int) -> Bools:
+        """bool[nodes]: of a domain (level -1: of all), the fewest domains of each level below that take the members by
+        their sums, and `more` of the level below.
+        """
+        nodes: Bools = np.zeros(len(self.tree.levels[0].codes), np.bool_)
+        needed = self.members
+        for below in range(level + 1, len(self.tree.levels)):
+            domains, (total, room) = self.tree.levels[below], self.rooms[below]
+            inside = np.flatnonzero((domains.above == position) & (room > 0))
+            ranks = np.lexsort((-room[inside], ~self.used[below][inside]))
+            inside, first = inside[ranks], int(self.used[below][inside].sum())
+            left = needed - np.concatenate(([0], np.cumsum(room[inside])))
+            # Those where placed members are count first, then the largest, until one takes all others.
+            taken = first + next(iter(np.flatnonzero(room[inside[first:]] >= left[first:-1])), len(inside) - first)
+            chosen = np.zeros(len(domains) + 1, np.bool_)
+            chosen[inside[: taken + more]] = True
+            nodes |= chosen[domains.codes]
+            more, needed = 0, int(left[taken])
+            last = inside[taken:][room[inside[taken:]] >= needed]
+            if needed <= 0 or not len(last):
+                return nodes
+            position = int(last[np.argmin(total[last])])
+        nodes |= self.tree.levels[-1].nodes(position)
+        return nodes

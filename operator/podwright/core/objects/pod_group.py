@@ -15,10 +15,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive
 from podwright.core.objects.resources import resource_list
-from podwright.core.objects.sub_groups import PartOf, SubGroup, grove_tree, kai_part, kai_tree, packed, volcano_tree
+from podwright.core.objects.sub_groups import (
+    MAX_LEVELS,
+    PartOf,
+    SubGroup,
+    grove_tree,
+    kai_part,
+    kai_tree,
+    packed,
+    volcano_tree,
+)
 
 WORKLOAD_API: Final = "scheduling.k8s.io"
 COMPOSITE_API: Final = "composite.scheduling.k8s.io"
@@ -89,8 +99,8 @@ class PodGroup:
     """What the whole group needs, in the units of `Requests.amounts`; empty if not given."""
     schedule_timeout: float | None
     """Seconds that placed members wait for the others; None for the default."""
-    topology_key: str
-    """A node label: all members must be in one domain of it. Empty: no constraint."""
+    near: Closeness
+    """How close together the members are to be."""
     all_or_none: bool
     """Disruption mode `all`: preemption evicts all members or none."""
     priority: int | None
@@ -106,8 +116,6 @@ class PodGroup:
     """Its parts, if they have minimums of their own."""
     part_of: PartOf | None = None
     """The part to which a member belongs."""
-    pack_by: str = ""
-    """A node label: the members should use as few of its domains as possible. Empty: no preference."""
     parent: str = ""
     """The key of the CompositePodGroup above it; empty if there is none."""
     claims: frozenset[tuple[str, str, str]] = frozenset()
@@ -229,7 +237,7 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         # Volcano compares minResources with its queues; here, queues count what members request.
         min_resources={} if api == VOLCANO_API else resource_list(spec.get("minResources"), "spec.minResources"),
         schedule_timeout=_timeout(spec.get("scheduleTimeoutSeconds")),
-        topology_key=packed(spec, "spec")[0] if api == GROVE_API else _topology_key(spec),
+        near=_CLOSENESS.get(api, _workload_closeness)(spec),
         all_or_none=_all_or_none(spec.get("disruptionMode")),
         priority=priority if api in (WORKLOAD_API, COMPOSITE_API) else None,
         preemption_policy=str(spec["preemptionPolicy"]) if spec.get("preemptionPolicy") else None,
@@ -239,7 +247,6 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         owner=str(spec.get("owner") or "") if api == MADE_API else "",
         tree=tree if part_of else None,
         part_of=part_of,
-        pack_by=packed(spec, "spec")[1] if api == GROVE_API else "",
         claims=_claims(spec) if api == WORKLOAD_API and spec.get("resourceClaims") else frozenset(),
         parent=_parent(spec, namespace) if api in (WORKLOAD_API, COMPOSITE_API) else "",
         order=(str(metadata.get("creationTimestamp") or ""), name),
@@ -342,14 +349,22 @@ def _timeout(value: object) -> float | None:
     return None if value is None else float(as_positive(value, "spec.scheduleTimeoutSeconds"))
 
 
-def _topology_key(spec: Mapping[str, Any]) -> str:
+def _workload_closeness(spec: Mapping[str, Any]) -> Closeness:
     constraints = as_mapping(spec.get("schedulingConstraints"), "spec.schedulingConstraints")
-    for item in as_list(constraints.get("topology"), "spec.schedulingConstraints.topology"):
-        key = as_mapping(item, "spec.schedulingConstraints.topology").get("key")
+    where, keys = "spec.schedulingConstraints.topology", []
+    for item in as_list(constraints.get("topology"), where):
+        key = as_mapping(item, where).get("key")
         if not isinstance(key, str) or not key:
-            raise InvalidObjectError("spec.schedulingConstraints.topology.key", "a label key is required")
-        return key
-    return ""
+            raise InvalidObjectError(f"{where}.key", "a label key is required")
+        keys.append(key)
+    if len(keys) > MAX_LEVELS:
+        raise InvalidObjectError(where, f"has {len(keys)} entries, at most {MAX_LEVELS} are read")
+    return Closeness(tuple(dict.fromkeys(keys)))
+
+
+_CLOSENESS: Final[Mapping[str, Callable[[Mapping[str, Any]], Closeness]]] = {
+    GROVE_API: lambda spec: packed(spec, "spec"),
+}
 
 
 def _all_or_none(mode: object) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any, Final, Protocol
 
+from podwright.core.objects.closeness import ANYWHERE, Closeness
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive, as_text, as_texts, shortened
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
@@ -62,8 +63,8 @@ class SubGroup:
     children: tuple[SubGroup, ...] = ()
     order: tuple[str, str] = ("", "")
     """Where it stands among the parts beside it; equal ones stand as given."""
-    topology_key: str = ""
-    """A node label: its pods must be in one domain of it. Empty: no constraint."""
+    near: Closeness = ANYWHERE
+    """How close together its pods are to be."""
     each: int = 0
     """Not 0: its pods are in parts that come with their pods. Each needs so many of them."""
 
@@ -148,7 +149,7 @@ def grove_tree(spec: Mapping[str, Any]) -> tuple[SubGroup, PartOf]:
         if name in parts:
             raise InvalidObjectError(f"{where}.name", f"{shortened(name)} is there twice")
         pods = _count(entry.get("minReplicas"), f"{where}.minReplicas") or 0
-        parts[name] = SubGroup(name, pods=pods, topology_key=packed(entry, where)[0])
+        parts[name] = SubGroup(name, pods=pods, near=packed(entry, where))
         for number, item in enumerate(as_list(entry.get("podReferences"), f"{where}.podReferences")):
             named = as_mapping(item, f"{where}.podReferences[{number}]")
             by_pod[f"{named.get('namespace')}/{named.get('name')}"] = name
@@ -165,7 +166,7 @@ def grove_tree(spec: Mapping[str, Any]) -> tuple[SubGroup, PartOf]:
         if set_name in set_names:
             raise InvalidObjectError(f"{where}.name", f"{shortened(entry['name'])} is there twice")
         set_names.add(set_name)
-        children.append(SubGroup(set_name, groups=len(below), children=below, topology_key=packed(entry, where)[0]))
+        children.append(SubGroup(set_name, groups=len(below), children=below, near=packed(entry, where)))
     children += parts.values()
     tree = SubGroup(groups=len(children), children=tuple(children))
 
@@ -176,14 +177,14 @@ def grove_tree(spec: Mapping[str, Any]) -> tuple[SubGroup, PartOf]:
     return tree, part_of
 
 
-def packed(entry: Mapping[str, Any], where: str) -> tuple[str, str]:
-    """The node labels of `topologyConstraint.packConstraint`: that which is required, and that which is preferred."""
+def packed(entry: Mapping[str, Any], where: str) -> Closeness:
+    """What `topologyConstraint.packConstraint` asks for."""
     constraint = as_mapping(entry.get("topologyConstraint"), f"{where}.topologyConstraint")
     pack, at = constraint.get("packConstraint"), f"{where}.topologyConstraint.packConstraint"
     labels = as_mapping(pack, at)
-    return as_optional_text(labels.get("required"), f"{at}.required"), as_optional_text(
-        labels.get("preferred"), f"{at}.preferred"
-    )
+    required = as_optional_text(labels.get("required"), f"{at}.required")
+    preferred = as_optional_text(labels.get("preferred"), f"{at}.preferred")
+    return Closeness((required,) if required else (), preferred)
 
 
 def leaves_of(tree: SubGroup) -> Iterator[SubGroup]:

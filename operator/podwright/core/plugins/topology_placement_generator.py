@@ -28,12 +28,16 @@ class TopologyPlacementGenerator(Plugin, EnqueueExtensions):
         )
 
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
-        """Helps if a node joined a domain of the group's topology key, or a node in a domain has more of a resource."""
+        """Helps if a node joined a domain of the group, or a node in a domain has more of a resource. Which labels parts
+        of the group, and levels of a Topology, go by is not looked up: any that changes may help these.
+        """
         group = self.handle.cache.groups.of(pod)
-        key = "" if group is None else group.topology_key
-        if not key or key not in after.labels:
+        keys = () if group is None else group.near.required
+        if group is None or not all(key in after.labels for key in keys):
             return Hint.SKIP
-        if before is None or before.labels.get(key) != after.labels[key]:
+        if before is None or any(before.labels.get(key) != after.labels[key] for key in keys):
+            return Hint.QUEUE
+        if before.labels != after.labels and (not keys or group.near.topology):
             return Hint.QUEUE
         more = any(amount > before.allocatable.get(name, 0) for name, amount in after.allocatable.items())
         return Hint.QUEUE if more else Hint.SKIP

@@ -19,10 +19,10 @@ from podwright.core.cycle import find_feasible
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState
+from podwright.core.gangs.capacity_bounds import emptied_domains
 from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.plan import Planner as GangPlanner
 from podwright.core.gangs.simulation import reserve
-from podwright.core.gangs.topology_domains import MAX_TRIED, TopologyDomains
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.preemption.budgets import Budgets
@@ -136,12 +136,12 @@ class RoomSearch:
         return best
 
     def _domains(self) -> Iterator[Bools]:
-        if not self.gang.group.topology_key:
+        group, members = self.gang.group, self.gang.members
+        if not group.near.required:
             yield self.takes
             return
-        domains = TopologyDomains(self.cache, self.gang.group.topology_key)
-        for position in range(min(len(domains), MAX_TRIED)):
-            yield domains.nodes(position) & self.takes
+        for nodes in emptied_domains(self.framework, self.cache, group, members, len(members)):
+            yield nodes & self.takes
 
     def _seat_all(self, transaction: CacheTransaction, within: Bools) -> Targets:
         moves: dict[str, str] = {}

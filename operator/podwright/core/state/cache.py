@@ -40,6 +40,7 @@ from podwright.core.state.podindex import PodIndex
 from podwright.core.state.reservations import Reservations
 from podwright.core.state.services import ServiceSelectors
 from podwright.core.state.signals import SignalDefinition, Signals
+from podwright.core.state.topologies import Topologies
 from podwright.core.state.volumes import Volumes
 
 NO_ROW: Final = -1
@@ -76,6 +77,7 @@ class Cache:
         self.services = ServiceSelectors(self.store)
         self.groups = PodGroups(self.store, on_invalid_group)
         self.devices = Devices(self.store, table=self.table, derived=self.derived, pause=self.deadline.point)
+        self.topologies = Topologies(self.table)
         self.signals = signals or Signals()
         self.refusals: dict[str, Callable[[PodInfo], Any]] = {}
         """What PreFilter asks in every profile after its plugins, by the name of a plugin: a Status refuses the pod."""
@@ -193,6 +195,7 @@ class Cache:
             self.store.changes,
             self.volumes.index.changes,
             self.devices.claims.changes,
+            self.topologies.changes,
             self.signals.version,
         )
 

@@ -110,4 +110,4 @@ class Hierarchy:
 
 def _part_of(group: PodGroup) -> SubGroup:
     pods, groups = (0, group.min_count) if group.composite else (group.min_count, 0)
-    return SubGroup(group.key, pods=pods, groups=groups, order=group.order, topology_key=group.topology_key)
+    return SubGroup(group.key, pods=pods, groups=groups, order=group.order, near=group.near)

@@ -75,6 +75,10 @@ class Level:
             found += standing
         return (pods, found) if pods >= self.part.pods and met >= self.part.groups else (0, [])
 
+    def part_binds(self) -> bool:
+        """True if pods of a level below may not be anywhere."""
+        return any(level.part.near.binds or level.part_binds() for level in self.below.values())
+
     def spares(self, pods: Iterable[tuple[str, Level | None]]) -> list[str]:
         """Of these placed pods, by uid, in this order, those without which the minimum is still placed, also that of
         the level where each counts.

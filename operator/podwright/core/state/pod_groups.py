@@ -356,6 +356,11 @@ class PodGroups:
             level.count(PLACED, 1)
         return met
 
+    def has_close_parts(self, group: PodGroup) -> bool:
+        """True if pods of a part of the group may not be anywhere."""
+        levels = self.members(group.key).levels
+        return levels is not None and levels.root.part_binds()
+
     def belongs_nowhere(self, pod: PodInfo) -> bool:
         """True if the pod's group has parts, and the pod belongs to none of them."""
         levels = self.members(self.key_of(pod)).levels

@@ -266,7 +266,7 @@ class Gangs:
         if policy.refusal:
             return GangFault(group, "", policy.why_waits(members[0].pod))
         args = policy.compiled.profile.args.get(GangScheduling.name)
-        pack_by = ("" if args is None else args.topology_key) or group.pack_by
+        pack_by = "" if args is None else args.topology_key
         planner = Planner(
             framework=policy.framework,
             cache=self._cache,
@@ -375,7 +375,7 @@ class Gangs:
             return None
         if state is not None:
             return replace(placement, state=state)
-        if group.topology_key:
+        if group.near.binds or self._cache.groups.has_close_parts(group):
             return None
         try:
             found = self._slice.run(

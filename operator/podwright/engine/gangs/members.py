@@ -42,7 +42,7 @@ class GangMembers:
         now = self._clock()
         needed = self._cache.groups.lacking(group)
         divided = self._cache.groups.members(group.key).levels is not None
-        alone = needed <= 1 and not group.topology_key and not divided
+        alone = needed <= 1 and not group.near.binds and not divided
         slowest = None if alone or _was_tried(first) else self._slowest_tried(group, first, now)
         due: list[QueuedPod] = []
         if slowest is None:

@@ -83,7 +83,7 @@ class GangRoom:
         except PluginError:
             return None  # an attempt reports it
         plugins = bounds.rejecting_plugins
-        return plugins | {TopologyPlacementGenerator.name} if group.topology_key else plugins
+        return plugins | {TopologyPlacementGenerator.name} if group.near.required else plugins
 
     def _bounds(self, key: str, framework: Framework, pods: Sequence[PodInfo]) -> CapacityBounds:
         version = self._cache.table.static_changes.seq

@@ -253,7 +253,8 @@ class PodGroupPhases:
         cache = self._engine.cache
         if not cache.groups.minimum_placed(group):
             return {}
-        used = domains_of(cache, group.pack_by, cache.groups.members(group.key).placed) if group.pack_by else ()
+        preferred = group.near.preferred
+        used = domains_of(cache, preferred, cache.groups.members(group.key).placed) if preferred else ()
         return {"placementScore": round(1 / max(1, len(used)), 3)}
 
     def _times_and_owners(

@@ -142,12 +142,11 @@ def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejec
         return Cause(reason="QueueLimit", text=text, plugin=QUEUE_QUOTA)
     why = ", ".join(f"{each.reason} on {counted(each.nodes, 'node')}" for each in groups[:2])
     need = counted(least, "member")
-    if group.topology_key:
-        text = f"no domain of {group.topology_key} has room for {need} of its group {group.label} at once"
-        if not any(node is not None and group.topology_key in node.labels for node in cache.table.nodes):
-            text = (
-                f"no node has the label {group.topology_key}, in one domain of which its group {group.label} has to be"
-            )
+    if group.near.required:
+        labels, detail = " and ".join(group.near.required), _own_words(decision).partition("; ")[2]
+        text = (
+            f"no domain of {labels} has room for {need} of its group {group.label} at once{detail and f' ({detail})'}"
+        )
         return Cause(reason="GangDomainTooSmall", text=f"{text}{f'; for the next one: {why}' if why else ''}")
     if not decision.attempts:
         return Cause(reason="GangNoRoom", text=f"its group {group.label} is not placed: {decision.message}")

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from podwright.core.gangs import topology_domains
+from podwright.core.gangs import branches
 from podwright.core.gangs.decisions import GangPlacement, GangPreemption, GangRejection
 from podwright.core.gangs.plan import Planner, decide
 from podwright.core.gangs.reprieve import Reprieve
@@ -220,7 +220,7 @@ class TestDomains:
         assert decision.message.startswith(f"0/{NODES} placements are available, first placement status: minCount (4)")
         assert counts["scheduled"] == 1
 
-    def test_the_number_of_domains_tried_is_limited(self):
+    def test_each_domain_with_room_is_tried_until_the_time_is_over(self, monkeypatch):
         """Each host has the resources for all members, but their anti-affinity keeps them apart."""
         apart = {"labelSelector": {"matchLabels": {"app": "gang"}}, "topologyKey": HOST}
         spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
@@ -228,8 +228,13 @@ class TestDomains:
         with counted() as counts:
             decision = cluster.planner.plan(cluster.members)
         assert isinstance(decision, GangRejection)
-        assert counts["scheduled"] == 2 * topology_domains.MAX_TRIED
-        assert {"InterPodAffinity", "VolumeBinding"} <= decision.plugins
+        assert counts["scheduled"] == 2 * 100
+        assert {"InterPodAffinity", "GangScheduling"} <= decision.plugins
+        monkeypatch.setattr(branches, "MOST_WORK", 10 * 5_100)
+        with counted() as counts:
+            decision = cluster.planner.plan(cluster.members)
+        assert counts["scheduled"] == 12
+        assert decision.message.startswith("0/100 placements are available, of which 6 were tried in the time given,")
 
     def test_the_largest_domains_are_tried_if_the_bounds_of_the_tightest_are_wrong(self):
         apart = {"labelSelector": {"matchLabels": {"app": "gang"}}, "topologyKey": HOST}

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
-from podwright.core.gangs import branches
+from podwright.core.gangs.branches import branch_of
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner
-from podwright.core.gangs.topology_domains import TopologyDomains
+from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import (
@@ -269,7 +269,7 @@ def test_pods_come_in_an_order_in_which_they_may_be_placed(tree, counts):
         for index in range(count):
             cluster.waits(f"{leaf.name}-p{index}", leaf.name)
     members = cluster.cache.groups.members(cluster.key)
-    branch = branches.branch_of(group, members, members.unplaced())
+    branch = branch_of(group, members, members.unplaced(), group.near)
     needed = least(group.tree, pods)
     assert (branch.reach >= 0) == (needed < float("inf"))
     if branch.reach < 0:
@@ -288,7 +288,7 @@ def test_pods_beyond_the_minimums_of_parts_come_with_parts_as_a_whole():
     for name in ("a0", "a1", "b0", "b1", "c0", "a2"):
         cluster.waits(name, labels={"part": name[0]})
     group, members = cluster.cache.groups.get(cluster.key), cluster.cache.groups.members(cluster.key)
-    first = next(branches.branch_of(group, members, members.unplaced()).in_order())
+    first = next(branch_of(group, members, members.unplaced(), group.near).in_order())
     assert sorted(pod.name for pod in first) == ["a0", "a1", "a2", "b0", "b1"]
 
 
@@ -414,10 +414,11 @@ class TestTopology:
 
     def test_domains_within_domains_are_not_tried_without_end(self, monkeypatch):
         tried = []
-        monkeypatch.setattr(branches, "TopologyDomains", lambda *args: (tried.append(args), TopologyDomains(*args))[1])
+        schedule = Simulation.schedule
+        monkeypatch.setattr(Simulation, "schedule", lambda *args: (tried.append(args), schedule(*args))[1])
         world = World()
         world.fill(
-            {"nodes": [make_node(f"n{i}", labels={"rack": f"r{i}"}, allocatable={"cpu": "1"}) for i in range(40)]}
+            {"nodes": [make_node(f"n{i}", labels={"rack": f"r{i}"}, allocatable={"cpu": "2"}) for i in range(40)]}
         )
         cache = world.cache
         for level in range(10):
@@ -430,7 +431,10 @@ class TestTopology:
         leaf = {"schedulingPolicy": {"gang": {"minCount": 2}}, "parentCompositePodGroupName": "c9"}
         cache.set_object(KIND, {"metadata": {"name": "leaf", "namespace": "default"}, "spec": leaf})
         for number in range(2):
-            raw = make_pod(f"p{number}", requests={"cpu": "1"}, spec=in_group("leaf"))
+            apart = {"labelSelector": {"matchLabels": {"app": "leaf"}}, "topologyKey": "rack"}
+            affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+            spec = {**in_group("leaf"), "affinity": affinity}
+            raw = make_pod(f"p{number}", requests={"cpu": "1"}, labels={"app": "leaf"}, spec=spec)
             cache.groups.add_waiting(parse_pod(raw, keep_raw=True))
         framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
         key = group_key(COMPOSITE_API, "default", "c0")
@@ -438,7 +442,7 @@ class TestTopology:
         assert group is not None
         decision = Planner(framework, cache, group, lambda _n: 0).plan(cache.groups.members(key).unplaced())
         assert isinstance(decision, GangRejection)
-        assert len(tried) <= 2 * branches.MAX_TRIALS
+        assert len(tried) == 2 * 40
 
     def test_a_part_that_fits_in_no_domain_is_not_placed(self):
         decision = self.cluster({"a1": 2, "a2": 2}, 3)

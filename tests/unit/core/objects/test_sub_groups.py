@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import (
@@ -116,11 +117,11 @@ def test_a_pod_gang_of_grove():
             {"name": "ab", "podGroupNames": ["a", "b"], "topologyConstraint": {"packConstraint": {"required": "block"}}}
         ],
     )
-    assert (found.gang, found.min_count, found.topology_key, found.pack_by) == (True, 6, "zone", "block")
-    assert [(each.name, each.topology_key, each.groups) for each in found.tree.children] == [
-        ("ab (set)", "block", 2), ("c", "", 0),
+    assert (found.gang, found.min_count, found.near) == (True, 6, Closeness(("zone",), "block"))
+    assert [(each.name, each.near.required, each.groups) for each in found.tree.children] == [
+        ("ab (set)", ("block",), 2), ("c", (), 0),
     ]  # fmt: skip
-    assert [each.topology_key for each in found.tree.children[0].children] == ["rack", ""]
+    assert [each.near.required for each in found.tree.children[0].children] == [("rack",), ()]
     labels = {"grove.io/podgang": "g", "grove.io/podclique": "b"}
     pods = [parse_pod(make_pod(name, labels=labels)) for name in ("a-0", "b-0")]
     assert {each.group for each in pods} == {group_key(GROVE_API, "default", "g")}

@@ -48,7 +48,7 @@ def test_the_scheduled_condition_is_read():
 
 @pytest.mark.parametrize(
     ("gate", "field"),
-    [("TopologyAwareWorkloadScheduling", "topology_key"), ("DRAWorkloadResourceClaims", "claims")],
+    [("TopologyAwareWorkloadScheduling", "near"), ("DRAWorkloadResourceClaims", "claims")],
 )
 def test_fields_are_removed_without_their_gate(gate, field):
     spec = {
@@ -60,7 +60,7 @@ def test_fields_are_removed_without_their_gate(gate, field):
         sink.put(make_pod_group(**spec))
         (group,) = rig.engine.cache.groups.all()
         assert bool(getattr(group, field)) is on
-        assert group.topology_key or group.claims, "the other field stays"
+        assert group.near or group.claims, "the other field stays"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,38 @@
+"""Closeness: how close together the pods of a group, or of a part of it, are to be, by node labels.
+
+The labels are levels of a topology, such as zone, block, rack and host. A Topology object lists them, the coarsest
+first (`core.state.topologies`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Closeness:
+    """See the module. Without anything, pods may be anywhere."""
+
+    required: tuple[str, ...] = ()
+    """All pods are on nodes that have the same value of each of these labels."""
+    preferred: str = ""
+    """The pods should be in one domain of this label; else in one of the next coarser level that is allowed, in as few
+    domains of this label as possible.
+    """
+    topology: str = ""
+    """The Topology whose levels these labels are, as `group of its API/name`; empty: the first that has them."""
+    slice_level: str = ""
+    """Each `slice_size` pods are in one domain of this label. Empty: there are no slices."""
+    slice_size: int = 0
+
+    @property
+    def binds(self) -> bool:
+        """True if pods may not be anywhere."""
+        return bool(self.required or self.slice_level)
+
+    def __bool__(self) -> bool:
+        return self.binds or bool(self.preferred)
+
+
+ANYWHERE: Final = Closeness()

@@ -1,0 +1,195 @@
+"""Gangs in the domains of all levels of a topology: which domain is taken, and what is said if there is none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podwright.core.gangs.decisions import GangPlacement, GangRejection
+from podwright.core.gangs.simulation import Simulation
+from podwright.core.objects.closeness import Closeness
+from podwright.core.objects.node import parse_node
+from podwright.core.state.topologies import Topologies, UnknownLevelError
+from podwright.simulator.world import World
+from support.gangs.cluster import GangCluster, ported
+from support.objects.builders import make_node, make_pod
+from support.properties import examples
+
+LEVELS = ("zone", "rack", "host")
+
+
+def nodes(shape: Mapping[str, int | str]) -> list[dict[str, Any]]:
+    """Nodes by `zone/rack/host`, with so many CPUs."""
+    return [
+        make_node(
+            path.replace("/", "-"),
+            labels=dict(zip(LEVELS, path.split("/"), strict=False)),
+            allocatable={"cpu": str(cpu)},
+        )
+        for path, cpu in shape.items()
+    ]
+
+
+def near(*keys: str) -> dict[str, Any]:
+    return {"schedulingConstraints": {"topology": [{"key": key} for key in keys]}}
+
+
+def gang(
+    shape: Mapping[str, int | str], members: int, *, levels: Iterable[str] = LEVELS, **options: Any
+) -> GangCluster:
+    cluster = GangCluster(nodes(shape), **{"min_count": members, "members": members, "cpu": "1", **options})
+    cluster.cache.topologies.set("podwright.dev/default", tuple(levels))
+    return cluster
+
+
+def where(decision: Any) -> Counter[str]:
+    assert isinstance(decision, GangPlacement), decision
+    return Counter(placement.node_name for placement in decision.placements)
+
+
+class TestLeastSpread:
+    def test_as_few_domains_of_each_level_below_the_required_one(self):
+        shape = {"z/a/1": 2, "z/a/2": 2, "z/b/1": 3, "z/b/2": 2, "z/c/1": 1, "z/c/2": 1, "z/c/3": 1}
+        assert where(gang(shape, 5, **near("zone")).plan()) == {"z-b-1": 3, "z-b-2": 2}
+        assert where(gang(shape, 2, **near("zone")).plan()) == {"z-c-1": 1, "z-c-2": 1}
+        assert where(gang(shape, 8, **near("zone")).plan()).keys() == {"z-b-1", "z-b-2", "z-c-1", "z-c-2", "z-c-3"}
+
+    def test_the_fullest_that_fits_comes_first(self):
+        shape = {"y/a/1": 9, "z/b/1": 4, "z/c/1": 5}
+        assert where(gang(shape, 4, **near("zone")).plan()) == {"y-a-1": 4}
+        assert where(gang(shape, 4, **near("rack")).plan()) == {"z-b-1": 4}
+
+    def test_what_counts_cannot_know_widens_the_domain_that_is_tried(self):
+        """By requests, one host takes both members, but each uses its port."""
+        shape = {"z/a/1": 4, "z/a/2": 4, "z/b/1": 4}
+        assert where(gang(shape, 2, ports=True, **near("rack")).plan()) == {"z-a-1": 1, "z-a-2": 1}
+
+    def test_preferred_levels_are_left_one_by_one(self):
+        shape = {"y/a/1": 3, "y/b/1": 3, "z/a/1": 2, "z/b/1": 2}
+        cluster = gang(shape, 3)
+        assert where(cluster.plan(pack_by="rack")) == {"y-a-1": 3}
+        assert where(gang(shape, 4).plan(pack_by="rack")) == {"z-a-1": 2, "z-b-1": 2}
+        assert where(gang(shape, 9).plan(pack_by="rack")).keys() == {"y-a-1", "y-b-1", "z-a-1", "z-b-1"}
+
+
+class TestRequired:
+    def test_several_labels_hold_together(self):
+        shape = {"y/a/1": 2, "z/a/1": 2, "z/b/1": 3}
+        assert where(gang(shape, 3, levels=(), **near("zone", "rack")).plan()) == {"z-b-1": 3}
+        decision = gang(shape, 4, levels=(), **near("zone", "rack")).plan()
+        assert isinstance(decision, GangRejection)
+        assert decision.message.endswith("; rack b: room for 3 of 4")
+
+    def test_a_label_alone_goes_by_its_values_as_in_kube_scheduler(self):
+        """The racks `a` of two zones are one domain for a group that names only the rack."""
+        assert where(gang({"y/a/1": 2, "z/a/1": 2}, 4, **near("rack")).plan()) == {"y-a-1": 2, "z-a-1": 2}
+
+    def test_nodes_with_half_of_the_labels_are_in_no_domain(self):
+        decision = gang({"y": 9, "z/a/1": 2}, 3, levels=(), **near("zone", "rack")).plan()
+        assert isinstance(decision, GangRejection)
+        assert decision.message.startswith("0/1 placements are available")
+
+    def test_labels_that_no_node_has_together_are_named(self):
+        decision = gang({"y": 9}, 3, levels=(), **near("zone", "rack")).plan()
+        assert decision.message == "0/0 placements are available; no node has the labels zone and rack"
+
+    def test_each_of_many_domains_is_looked_at_without_a_trial(self, monkeypatch):
+        """One domain of 200 has room; none of the others is tried."""
+        shape = {f"z/r{i}/1": 3 for i in range(199)} | {"z/last/1": 4}
+        tried, schedule = [], Simulation.schedule
+        monkeypatch.setattr(Simulation, "schedule", lambda *args: (tried.append(args), schedule(*args))[1])
+        assert where(gang(shape, 4, **near("rack")).plan()) == {"z-last-1": 4}
+        assert len(tried) == 4
+
+    def test_a_member_that_died_is_replaced_in_the_domain_of_the_others(self):
+        there = make_pod(
+            "there",
+            node="z-b-1",
+            requests={"cpu": "1"},
+            spec={"schedulingGroup": {"podGroupName": "gang"}},
+            status={"phase": "Running"},
+        )
+        shape = {"z/a/1": 1, "z/b/1": 4, "z/b/2": 4}
+        cluster = gang(shape, 1, min_count=2, placed=[there], **near("rack"))
+        assert where(cluster.plan()) == {"z-b-1": 1}
+
+
+class TestLevels:
+    def topologies(self) -> Topologies:
+        world = World()
+        for raw in nodes({"y/a/1": 1, "z/a/1": 1, "z/b/1": 1, "z/b/2": 1}):
+            world.cache.set_node(parse_node(raw))
+        world.cache.topologies.set("kai.scheduler/dc", LEVELS)
+        return world.cache.topologies
+
+    @pytest.mark.parametrize(
+        ("asked", "labels", "positions"),
+        [
+            pytest.param(Closeness(("rack",), topology="kai.scheduler/dc"), LEVELS, (1, 1, -1), id="a level of a Topology"),
+            pytest.param(Closeness(("zone",), "rack", "kai.scheduler/dc"), LEVELS, (0, 1, -1), id="and one below it"),
+            pytest.param(Closeness(("rack",), "zone", "kai.scheduler/dc"), LEVELS, (1, 1, -1), id="and one above it, which holds anyway"),
+            pytest.param(Closeness(("rack",)), LEVELS[1:], (0, 0, -1), id="a label, with the levels below it"),
+            pytest.param(Closeness(("rack",), "zone"), LEVELS[1:], (0, 0, -1), id="a label, and one above it"),
+            pytest.param(Closeness(("row",), "shelf"), ("row", "shelf"), (0, 1, -1), id="labels of no Topology"),
+            pytest.param(Closeness((), "rack"), LEVELS, (-1, 1, -1), id="preferred only"),
+            pytest.param(Closeness(("zone",), "", "", "rack", 2), LEVELS, (0, 0, 1), id="slices"),
+        ],
+    )  # fmt: skip
+    def test_what_is_asked_for_becomes_levels(self, asked, labels, positions):
+        tree = self.topologies().tree(asked)
+        assert tuple(level.label for level in tree.levels) == labels
+        assert (tree.required, tree.preferred, tree.sliced) == positions
+
+    def test_domains_are_those_of_the_domain_above(self):
+        zones, racks, hosts = self.topologies().levels(LEVELS)
+        assert (len(zones), len(racks), len(hosts)) == (2, 3, 4)
+        assert [racks.name(each) for each in range(3)] == ["rack a", "rack a", "rack b"]
+        assert racks.above.tolist() == [0, 1, 1]
+
+    @pytest.mark.parametrize(
+        ("asked", "problem"),
+        [
+            (Closeness(("rack",), topology="kai.scheduler/none"), "there is no Topology none of kai.scheduler"),
+            (Closeness(("row",), topology="kai.scheduler/dc"), "the Topology dc has no level row"),
+        ],
+    )
+    def test_what_does_not_exist_is_named(self, asked, problem):
+        with pytest.raises(UnknownLevelError, match=problem):
+            self.topologies().tree(asked)
+
+    def test_domains_are_found_again_only_when_nodes_change(self):
+        topologies = self.topologies()
+        assert topologies.levels(LEVELS) is topologies.levels(LEVELS)
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(
+    rooms=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), min_size=1, max_size=5),
+    taken=st.lists(st.integers(0, 11), max_size=4),
+    members=st.integers(1, 6),
+    ports=st.booleans(),
+)
+def test_a_domain_is_found_if_and_only_if_one_takes_all_and_it_is_the_fullest(rooms, taken, members, ports):
+    """The oracle tries each rack as a cluster of its own."""
+    shape = {f"z/r{rack}/{host}": cpu for rack, hosts in enumerate(rooms) for host, cpu in enumerate(hosts)}
+    names = [path.replace("/", "-") for path in shape]
+    busy = [
+        make_pod(f"busy{index}", node=names[index % len(names)], spec={"containers": [ported("0")]}, status={"phase": "Running"})
+        for index in dict.fromkeys(each % len(names) for each in taken)
+    ]  # fmt: skip
+    fitting = {}
+    for rack, hosts in enumerate(rooms):
+        own = {path: cpu for path, cpu in shape.items() if path.startswith(f"z/r{rack}/")}
+        pods = [pod for pod in busy if pod["spec"]["nodeName"].startswith(f"z-r{rack}-")]
+        if isinstance(gang(own, members, levels=(), ports=ports, placed=pods).plan(), GangPlacement):
+            fitting[f"r{rack}"] = sum(hosts)
+    decision = gang(shape, members, ports=ports, placed=busy, **near("rack")).plan()
+    assert isinstance(decision, GangPlacement) == bool(fitting)
+    if fitting:
+        (rack,) = {name.split("-")[1] for name in where(decision)}
+        assert fitting[rack] == min(fitting.values())
