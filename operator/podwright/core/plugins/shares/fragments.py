@@ -23,7 +23,7 @@ from podwright.core.plugins.shares.columns import Demand, Floats, ShareColumns
 from podwright.core.plugins.shares.kinds import Ask
 from podwright.core.state.cache import Cache
 
-LEFT_COUNTS: Final = 0.05
+LEFT_COUNTS: Final = 0.04
 """How many devices of fragments outweigh the CPU, or all devices, of the largest node."""
 MAX_DEMANDS: Final = 128
 """The most frequent demands count as the workload."""
