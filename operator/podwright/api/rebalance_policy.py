@@ -20,7 +20,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, is_qualified_name
 from podwright.core.rebalance.movable import SYSTEM_NAMESPACES
-from podwright.core.rebalance.rules import MAKE_ROOM, GoalType, Mode, RebalanceRules
+from podwright.core.rebalance.rules import EMPTY_NODES, MAKE_ROOM, GoalType, Mode, RebalanceRules
 
 REBALANCE_KIND: Final = "RebalancePolicy"
 REBALANCE_PLURAL: Final = "rebalancepolicies"
@@ -34,7 +34,8 @@ _OWNED_BY_NODE: Final = ("DaemonSet", "Node")
 class RebalanceGoal:
     type: GoalType = field(
         metadata=describe(
-            "EmptyNodes: as many nodes as possible have no pods but those of DaemonSets. RepairViolations: pods that do "
+            "EmptyNodes: as many nodes as possible, or `count` ones, have no pods but those of DaemonSets. "
+            "RepairViolations: pods that do "
             "not pass their filters on their nodes any more get others. MakeRoom: pods of the size `requests` find "
             "room, or pod groups that wait."
         )
@@ -51,14 +52,21 @@ class RebalanceGoal:
     requests: Mapping[str, QuotaAmount] = field(
         default_factory=dict,
         metadata=describe(
-            "With MakeRoom: what each pod requests, on one node, by resource as in a container's requests. Quantities.",
+            "With MakeRoom: what each pod requests, on one node, by resource as in a container's requests. With "
+            "EmptyNodes: what a node that counts offers. Quantities.",
             maxProperties=16,
             additionalProperties=QUANTITY,
         ),
     )
-    count: int = field(
-        default=1,
-        metadata=describe("With MakeRoom: for how many such pods.", format="int32", minimum=1, maximum=10_000),
+    count: int | None = field(
+        default=None,
+        metadata=describe(
+            "With MakeRoom: for how many such pods; 1 by default. With EmptyNodes: how many nodes are kept free; as many "
+            "as possible by default.",
+            format="int32",
+            minimum=1,
+            maximum=10_000,
+        ),
     )
 
     gangs: tuple[str, ...] = field(
@@ -72,12 +80,19 @@ class RebalanceGoal:
         ),
     )
 
+    @property
+    def amounts(self) -> Mapping[str, int]:
+        """The requests in the core's units."""
+        return {name: _amount(name, amount) for name, amount in self.requests.items()}
+
     def problems(self, where: str) -> Iterator[Problem]:
         if self.type == MAKE_ROOM and bool(self.requests) == bool(self.gangs):
             yield f"{where}.requests", "a goal of the type MakeRoom needs either requests or gangs"
-        for name, given in (("requests", self.requests), ("gangs", self.gangs)):
-            if given and self.type != MAKE_ROOM:
-                yield f"{where}.{name}", "only a goal of the type MakeRoom has them"
+        if self.gangs and self.type != MAKE_ROOM:
+            yield f"{where}.gangs", "only a goal of the type MakeRoom has them"
+        for name, given in (("requests", self.requests), ("count", self.count)):
+            if given and self.type not in (MAKE_ROOM, EMPTY_NODES):
+                yield f"{where}.{name}", "only a goal of the type MakeRoom or EmptyNodes has them"
         for name, amount in self.requests.items():
             if not is_qualified_name(name):
                 yield f"{where}.requests{key_path(name)}", "is not the name of a resource"
@@ -183,7 +198,8 @@ class RebalancePolicySpec:
     def rules(self, name: str, uid: str, generation: int, created: float) -> RebalanceRules:
         """The policy as the core has it. `created`: seconds since the epoch."""
         match = CompiledMatch.of(self.match or Match())
-        room = next((goal for goal in self.goals if goal.type == MAKE_ROOM), None)
+        goals = {goal.type: goal for goal in self.goals}
+        room, empty = goals.get(MAKE_ROOM), goals.get(EMPTY_NODES)
         return RebalanceRules(
             name=name,
             uid=uid,
@@ -194,8 +210,10 @@ class RebalancePolicySpec:
             matches=lambda pod, labels: match.matches(Subject.of(pod, labels)),
             owners=frozenset(self.owners),
             local_storage=self.move_local_storage,
-            room={name: _amount(name, amount) for name, amount in (room.requests if room else {}).items()},
-            room_count=room.count if room else 0,
+            room=room.amounts if room else {},
+            room_count=(room.count or 1) if room else 0,
+            empty_count=(empty.count or 0) if empty else 0,
+            empty_offers=empty.amounts if empty else {},
             gangs=room.gangs if room else (),
             max_moves=self.max_moves,
             at_once=self.max_moves_at_once,

@@ -156,7 +156,7 @@ class Planner:
     def _emptied(self, transaction: CacheTransaction) -> Sequence[Step]:
         start, steps, failed = transaction.checkpoint(), list[Step](), 0
         for info in self._nodes_to_empty():
-            if failed >= MOST_FAILED or not self._left:
+            if failed >= MOST_FAILED or not self._left or self._enough_empty():
                 break
             if info.name not in self._targets:
                 failed = (
@@ -168,13 +168,27 @@ class Planner:
             return []
         return steps
 
+    def _enough_empty(self) -> bool:
+        """True if as many nodes are empty as the policy keeps empty."""
+        count = self._rules.empty_count
+        infos = (info for info in (self._cache.nodes.values() if count else ()) if self._is_worth_emptying(info))
+        return bool(count) and sum(not to_move(info) for info in infos) >= count
+
+    def _is_worth_emptying(self, info: NodeInfo) -> bool:
+        offers = self._rules.empty_offers.items()
+        return (
+            info.node is not None
+            and may_be_emptied(info.node)
+            and all(info.allocatable(each) >= amount for each, amount in offers)
+        )
+
     def _nodes_to_empty(self) -> Sequence[NodeInfo]:
         """Those with the fewest pods to move first, of these the least used."""
         found: list[tuple[int, float, str, NodeInfo]] = []
         fill = self._fill((CPU, MEMORY))
         for info in self._cache.nodes.values():
             self._cache.deadline.point()
-            pods = to_move(info) if info.node is not None and may_be_emptied(info.node) else ()
+            pods = to_move(info) if self._is_worth_emptying(info) else ()
             if not pods or info.name in self._targets:
                 continue
             why = next(filter(None, map(self._movable.why_not, pods)), "")

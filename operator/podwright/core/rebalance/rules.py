@@ -32,6 +32,9 @@ class RebalanceRules:
     room: Mapping[str, int] = field(default_factory=dict)
     """What each of the pods requests that room is made for, as a pod has it; `room_count`: how many pods."""
     room_count: int = 0
+    empty_count: int = 0
+    """How many nodes are kept empty; 0: as many as possible. `empty_offers`: what each of these nodes offers."""
+    empty_offers: Mapping[str, int] = field(default_factory=dict)
     gangs: Sequence[str] = ()
     """The pod groups that room is made for while they wait: namespace/name, namespace/*, or *."""
     at_once: int = 1

@@ -222,7 +222,7 @@ class Rebalancing:
 
 
 def _goals(rules: RebalanceRules) -> object:
-    return rules.weights, rules.room, rules.room_count, rules.gangs
+    return rules.weights, rules.room, rules.room_count, rules.gangs, rules.empty_count, rules.empty_offers
 
 
 def _age(rules: RebalanceRules) -> tuple[float, str]:

@@ -43,6 +43,21 @@ def test_nodes_with_the_fewest_pods_are_emptied_onto_the_fullest():
     assert copy_of(cluster) == before
 
 
+def test_only_so_many_nodes_are_kept_whole_and_free():
+    plan = plan_of(three_nodes(), rules(goals=[{"type": "EmptyNodes", "count": 1}]))
+    assert [step.empties for step in plan.steps] == ["n1"]
+    free = node("n3")
+    assert not plan_of(three_nodes(free), rules(goals=[{"type": "EmptyNodes", "count": 1}])).steps
+
+
+def test_only_nodes_that_offer_enough_are_kept_free():
+    gpus = node("n2")
+    gpus["status"]["allocatable"]["nvidia.com/gpu"] = "8"
+    cluster = loaded(node("n0"), node("n1"), gpus, old("a", "n0"), old("b", "n0"), old("c", "n1"), old("d", "n2"))
+    goal = {"type": "EmptyNodes", "count": 2, "requests": {"nvidia.com/gpu": "8"}}
+    assert [step.empties for step in plan_of(cluster, rules(goals=[goal])).steps] == ["n2"]
+
+
 def test_a_full_cluster_has_no_plan():
     cluster = loaded(node("n0"), node("n1"), old("a", "n0", "3"), old("b", "n1", "3"))
     plan = plan_of(cluster, rules())
