@@ -1,9 +1,8 @@
 """Workloads: the pod groups that WorkloadGroupings make of pods that bring none.
 
-A pod's owners are its controller, the controller of that, and so on, as far as groupings read their kinds. The highest
-owner that a grouping selects decides. Its group is an object in the object store that nobody else has, so all that
-follows is as for any other group. While an owner is unknown, the pod is a member of a group that does not exist, and so
-waits. Invariant: once a pod is in a group, it stays there, whatever becomes of its owner, until groupings change.
+`owners` finds the group. It is an object in the object store that nobody else has, so all that follows is as for any
+other group. While an owner is unknown, the pod is a member of a group that does not exist, and so waits. Invariant:
+once a pod is in a group, it stays there, whatever becomes of its owner, until groupings change.
 """
 
 from __future__ import annotations
@@ -20,17 +19,15 @@ import orjson
 
 from podwright.core.groupings import POD, Grouping, GroupingError, Kind
 from podwright.core.objects.compaction import compact_regularly
-from podwright.core.objects.pod import Owner, PodInfo, body_of, controller_of
+from podwright.core.objects.pod import Owner, PodInfo, body_of
 from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, workload_label
-from podwright.core.objects.raw import as_labels
 from podwright.engine.intake.objects import Objects
+from podwright.engine.intake.owners import Membership, OwnerObject, Owners, UnusableError, owner_object, pod_as_owner
 from podwright.engine.intake.stream import Raw
 from podwright.engine.ports import Ports
 from podwright.engine.raw_objects import as_sent
 from podwright.engine.state import EngineState
 
-MAX_DEPTH: Final = 8
-"""How many owners above a pod are looked at."""
 GONE_SECONDS: Final = 10.0
 """For how long an owner may be unknown before it counts as gone: the watches have no common order."""
 AT_ONCE: Final = 64
@@ -43,26 +40,11 @@ _Kept = Mapping[str, Any] | bytes
 """A pod that is to be taken in again: as JSON if it has a node, since nothing else keeps the object."""
 
 
-@dataclass(frozen=True, slots=True)
-class _OwnerObject:
-    """An owner. `body`: the object without status as JSON, None if only its metadata is known."""
-
-    kind: Kind
-    api_version: str
-    namespace: str
-    name: str
-    uid: str
-    labels: Mapping[str, str]
-    controller: Owner | None
-    body: bytes | None
-
-
 @dataclass(slots=True)
 class _Made:
     """A group. `sample`: the pod for which its minimum is evaluated."""
 
     grouping: Grouping
-    key: str
     owners: tuple[str, ...]
     """Their uids, from the pod's controller up to the owner that the grouping selects."""
     sample: Mapping[str, Any]
@@ -88,14 +70,6 @@ class _Wait:
     pods: dict[str, _Kept] = field(default_factory=dict)
 
 
-class _UnusableError(Exception):
-    """The pod's group is unknown for now. `uid`: of the owner that has to change, or to come."""
-
-    def __init__(self, text: str, owner: Owner | _OwnerObject, kind: Kind, *, waits: bool, unknown: bool) -> None:
-        super().__init__(text)
-        self.owner, self.kind, self.waits, self.unknown = owner, kind, waits, unknown
-
-
 class Workloads:
     """See the module. `take_again` takes a raw pod in once more; `relist` has all pods with a node listed again."""
 
@@ -111,15 +85,7 @@ class Workloads:
         self._recorder = ports.recorder
         self._groups = Objects(MADE_KIND, state, ports=ports)
         self._take_again = take_again
-        self._groupings: dict[str, Grouping] = {}
-        self._by_kind: dict[Kind, list[Grouping]] = {}
-        self._read: dict[Kind, tuple[str, ...]] = {}
-        """The kinds of owners that are read. Of the versions that groupings name, the first that is served is read."""
-        self._problems: dict[Kind, str] = {}
-        """Why kinds cannot be read. A kind that is not here is unknown until it is read; "" means that it is."""
-        self._owners: dict[str, _OwnerObject] = {}
-        self._parsed: dict[str, tuple[_OwnerObject, Mapping[str, Any]]] = {}
-        """The owners that were read last, by uid: the pods of one come one after the other."""
+        self._owners = Owners(self._pod)
         self._made: dict[str, _Made] = {}
         self._made_of: dict[str, set[str]] = {}
         """The keys of groups by the uid of each owner."""
@@ -142,12 +108,12 @@ class Workloads:
     @property
     def read(self) -> Mapping[Kind, Sequence[str]]:
         """The kinds of owners to be read. Of the versions of each, the first that is served is to be read."""
-        return self._read
+        return self._owners.read
 
     @property
     def groupings(self) -> Mapping[str, Grouping]:
         """Those in force, by name."""
-        return self._groupings
+        return self._owners.groupings
 
     def group_counts(self) -> Mapping[str, int]:
         """How many groups each grouping makes now."""
@@ -158,40 +124,37 @@ class Workloads:
 
     def problem(self, grouping: Grouping) -> str:
         """Why owners of this grouping cannot be read; "" if they can."""
-        problems = (self._problems.get(kind, "") for kind in grouping.read)
-        return "; ".join(sorted({problem for problem in problems if problem}))
+        return self._owners.problem(grouping)
 
     def set(self, grouping: Grouping) -> None:
         """Adds or replaces a grouping."""
-        self._groupings[grouping.name] = grouping
+        self._owners.groupings[grouping.name] = grouping
         self._groupings_changed()
 
     def remove(self, name: str) -> None:
         """Removes a grouping."""
-        if self._groupings.pop(name, None) is not None:
+        if self._owners.groupings.pop(name, None) is not None:
             self._groupings_changed()
 
     def kind_read(self, kind: Kind, problem: str) -> None:
         """The kind's objects are known from now on, or cannot be read: `problem` says why."""
-        if self._problems.get(kind) != problem:
-            self._problems[kind] = problem
+        if self._owners.problems.get(kind) != problem:
+            self._owners.problems[kind] = problem
             for uid in [uid for uid, wait in self._waits.items() if wait.kind == kind]:
                 self._retry(uid)
 
     def owner_seen(self, kind: Kind, version: str, raw: Raw) -> None:
         """An object of a kind that is read, in this version, was added, or has changed. Raises InvalidObjectError."""
-        owner = _owner_object(kind, version, raw)
-        before = self._owners.get(owner.uid)
-        if before == owner:
+        owner = owner_object(kind, version, raw)
+        if not self._owners.seen(owner):
             return
-        self._owners[owner.uid] = owner
         self._retry(owner.uid)
         self._uncounted.update(dict.fromkeys(self._made_of.get(owner.uid, ())))
         self._go_on()
 
     def owner_gone(self, uid: str) -> None:
         """The object is gone."""
-        self._owners.pop(uid, None)
+        self._owners.gone(uid)
 
     # Pods
 
@@ -231,14 +194,14 @@ class Workloads:
         """Finds out which owners are gone."""
         now = self._clock()
         for wait in [*self._waits.values()]:
-            readable = wait.kind == POD or self._problems.get(wait.kind) == ""
+            readable = wait.kind == POD or self._owners.problems.get(wait.kind) == ""
             if wait.unknown and readable and not wait.ignored and wait.since + GONE_SECONDS <= now:
                 wait.unknown = False
                 self._failed(wait, f"{wait.label} does not exist, and WorkloadGroupings make pod groups from it")
 
     def compact(self) -> None:
         """Drops groups without members, unless some have succeeded, and what replaces the others may yet come."""
-        self._parsed.clear()
+        self._owners.compact()
         groups, store = self._cache.groups, self._cache.store
         for raw in [*store.list(MADE_KIND)]:
             metadata = raw["metadata"]
@@ -258,18 +221,11 @@ class Workloads:
         """Finds the kinds to read, and has all pods put into their groups again: once, however many groupings come
         together.
         """
-        found = sorted(self._groupings.values(), key=lambda each: (-each.precedence, each.created, each.name))
-        self._by_kind, self._read = {}, {}
-        for grouping in found:
-            self._by_kind.setdefault(grouping.kind, []).append(grouping)
-            for kind, version in grouping.read.items() if grouping.min_count is not None else ():
-                self._read[kind] = tuple(dict.fromkeys((*self._read.get(kind, ()), version)))
-        for kind in [kind for kind in self._problems if kind not in self._read]:
-            del self._problems[kind]
+        self._owners.changed()
         self._made, self._made_of = {}, {}
         for uid in [*self._waits]:
             self._end_wait(uid)
-        self.active = bool(self._read)
+        self.active = bool(self.read)
         if self.active:
             self._cache.groups.serve(MADE_API)
         else:
@@ -288,78 +244,29 @@ class Workloads:
     def _group_of(self, pod: PodInfo, owner: Owner, raw: Raw) -> str:
         """The key of the pod's group, and of one that does not exist if it has to wait; "" if it has none."""
         try:
-            group = self._found_group(pod, owner, raw)
-        except _UnusableError as problem:
+            found = self._owners.group_of(pod, owner, raw)
+        except UnusableError as problem:
             if self._waits_for.get(pod.uid) != problem.owner.uid:
                 self.left(pod.uid)
             return self._wait(pod, raw, problem)
         self.left(pod.uid)
-        return group
+        return "" if found is None else self._joined(found)
 
-    def _found_group(self, pod: PodInfo, owner: Owner, raw: Raw) -> str:
-        """Raises _UnusableError."""
-        owners = self._owners_of(pod, owner)
-        while owners:
-            found = owners[-1]
-            of_kind = self._by_kind.get(found.kind, ())
-            grouping = next((each for each in of_kind if each.selects(found.api_version, found.labels)), None)
-            if grouping is not None:
-                return "" if grouping.min_count is None else self._member_of(pod, raw, grouping, owners)
-            owners.pop()
-        return ""
-
-    def _owners_of(self, pod: PodInfo, owner: Owner) -> list[_OwnerObject]:
-        """The owners of a pod, its controller first, up to the first that owns itself. Raises _UnusableError if one is
-        not known.
-        """
-        found: list[_OwnerObject] = []
-        reference: Owner | None = owner
-        while reference is not None and len(found) < MAX_DEPTH and all(reference.uid != each.uid for each in found):
-            kind = (reference.api_version.rpartition("/")[0], reference.kind)
-            if kind not in self._read:
-                if kind in self._by_kind:  # of such an owner no more is known than its kind
-                    found.append(_stub(kind, pod.namespace, reference))
-                break
-            known = self._pod(reference.uid) if kind == POD else self._owners.get(reference.uid)
-            if known is None or known.namespace not in ("", pod.namespace):
-                raise self._not_known(reference, kind, pod.namespace)
-            found.append(known)
-            reference = known.controller
-        return found
-
-    def _pod(self, uid: str) -> _OwnerObject | None:
+    def _pod(self, uid: str) -> OwnerObject | None:
         placed, queued = self._cache.placement(uid), self._queue.get(uid)
         pod = placed.pods[uid] if placed is not None else None if queued is None else queued.pod
-        if pod is None:
-            return None
-        return _OwnerObject(POD, "v1", pod.namespace, pod.name, uid, pod.labels, pod.owner, None)
+        return None if pod is None else pod_as_owner(pod)
 
-    def _not_known(self, owner: Owner, kind: Kind, namespace: str) -> _UnusableError:
-        label, problem = workload_label(owner.kind, namespace, owner.name), self._problems.get(kind, "")
-        text = f"{label} cannot be read: {problem}" if problem else f"waiting for {label}, the owner of the pod"
-        waits = any(each.waits for each in self._groupings.values() if each.min_count is not None and kind in each.read)
-        return _UnusableError(text, owner, kind, waits=waits, unknown=not problem)
-
-    def _member_of(self, pod: PodInfo, raw: Raw, grouping: Grouping, owners: Sequence[_OwnerObject]) -> str:
-        """Raises _UnusableError."""
-        values, owner = _pod_values(pod, raw), owners[-1]
-        try:
-            key, count = grouping.group_of([*map(self._body, owners)], values)
-        except GroupingError as error:
-            label = workload_label(owner.kind[1], owner.namespace, owner.name)
-            text = f"WorkloadGrouping {grouping.name}, {label}: {error}"
-            raise _UnusableError(text, owner, owner.kind, waits=grouping.waits, unknown=False) from error
-        group = group_key(MADE_API, pod.namespace, f"{owner.uid}.{key}")
-        if count <= 1:
-            return ""
+    def _joined(self, found: Membership) -> str:
+        """The key of the group, which is made if it does not exist."""
+        group = found.group
         if group not in self._made:
             made = _Made(
-                grouping,
-                key,
-                owners=tuple(each.uid for each in owners),
-                sample=values,
-                count=count,
-                raw=_group_object(owner, pod.namespace, key),
+                found.grouping,
+                tuple(each.uid for each in found.owners),
+                sample=found.values,
+                count=found.count,
+                raw=found.group_object(1),
             )
             self._made[group] = made
             for uid in made.owners:
@@ -372,36 +279,25 @@ class Workloads:
         owner is gone.
         """
         made = self._made.get(group)
-        known = () if made is None else [self._owners.get(uid) or self._pod(uid) for uid in made.owners]
-        owners = [owner for owner in known if owner is not None]
-        if made is not None and len(owners) == len(known):
+        if made is not None:
             with suppress(GroupingError):
-                _, made.count = made.grouping.group_of([*map(self._body, owners)], made.sample)
-                self._put(made)
+                count = self._owners.minimum(made.grouping, made.owners, made.sample)
+                if count is not None:
+                    made.count = count
+                    self._put(made)
 
     def _goes_on(self, made: _Made) -> bool:
         """True if some of its minimum have succeeded, and its owner may make pods for the others."""
-        return 0 < len(made.succeeded) < made.count and made.owners[-1] in self._owners
+        return 0 < len(made.succeeded) < made.count and self._owners.get(made.owners[-1]) is not None
 
     def _put(self, made: _Made) -> None:
         spec = {**made.raw["spec"], "minCount": max(1, made.count - len(made.succeeded))}
         made.raw = {**made.raw, "spec": spec}
         self._groups.put(made.raw)
 
-    def _body(self, owner: _OwnerObject) -> Mapping[str, Any]:
-        known = self._parsed.get(owner.uid)
-        if known is not None and known[0] is owner:
-            return known[1]
-        metadata = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid, "labels": owner.labels}
-        found = {"metadata": metadata} if owner.body is None else orjson.loads(owner.body)
-        if len(self._parsed) >= MAX_DEPTH:
-            self._parsed.clear()
-        self._parsed[owner.uid] = owner, found
-        return found
-
     # Waiting for owners
 
-    def _wait(self, pod: PodInfo, raw: Raw, problem: _UnusableError) -> str:
+    def _wait(self, pod: PodInfo, raw: Raw, problem: UnusableError) -> str:
         uid = problem.owner.uid
         group = group_key(MADE_API, pod.namespace, f"?{uid}")
         wait = self._waits.get(uid)
@@ -489,52 +385,3 @@ class Workloads:
                 self._take_again(raw)
         self._taken = ""
         self._go_on()
-
-
-def _owner_object(kind: Kind, version: str, raw: Raw) -> _OwnerObject:
-    """Raises InvalidObjectError."""
-    api_version = f"{kind[0]}/{version}".lstrip("/")
-    metadata = dict(raw["metadata"])
-    metadata.pop("managedFields", None)
-    body = {name: value for name, value in raw.items() if name != "status"}
-    body |= {"apiVersion": api_version, "kind": kind[1]}
-    return _OwnerObject(
-        kind,
-        api_version,
-        str(metadata.get("namespace") or ""),
-        str(metadata.get("name") or ""),
-        str(metadata.get("uid") or ""),
-        as_labels(metadata.get("labels") or {}, "metadata.labels"),
-        controller_of(metadata),
-        bytes(
-            memoryview(orjson.dumps({**body, "metadata": {k: v for k, v in metadata.items() if k not in _VERSIONS}}))
-        ),
-    )
-
-
-_VERSIONS: Final = ("resourceVersion", "generation")
-
-
-def _stub(kind: Kind, namespace: str, owner: Owner) -> _OwnerObject:
-    return _OwnerObject(kind, owner.api_version, namespace, owner.name, owner.uid, {}, None, None)
-
-
-def _pod_values(pod: PodInfo, raw: Raw) -> Mapping[str, Any]:
-    """The variable `pod`."""
-    annotations = raw["metadata"].get("annotations")
-    texts = annotations if isinstance(annotations, Mapping) else {}
-    return {
-        "name": pod.name,
-        "namespace": pod.namespace,
-        "labels": pod.labels,
-        "annotations": {key: value for key, value in texts.items() if isinstance(value, str)},
-    }
-
-
-def _group_object(owner: _OwnerObject, namespace: str, key: str) -> Raw:
-    return {
-        "apiVersion": owner.api_version,
-        "kind": owner.kind[1],
-        "metadata": {"name": f"{owner.uid}.{key}", "namespace": namespace, "uid": owner.uid},
-        "spec": {"minCount": 1, "owner": owner.name},
-    }

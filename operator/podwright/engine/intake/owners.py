@@ -1,0 +1,238 @@
+"""Owners: the objects above pods, and the group into which WorkloadGroupings put a pod because of them.
+
+A pod's owners are its controller, the controller of that, and so on, as far as groupings read their kinds. The highest
+owner that a grouping selects decides. `workloads` uses this while the scheduler runs, and the simulator on a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from podwright.core.groupings import POD, Grouping, GroupingError, Kind
+from podwright.core.objects.pod import Owner, PodInfo, controller_of
+from podwright.core.objects.pod_group import MADE_API, group_key, workload_label
+from podwright.core.objects.raw import as_labels
+
+Raw = Mapping[str, Any]
+
+MAX_DEPTH: Final = 8
+"""How many owners above a pod are looked at."""
+_VERSIONS: Final = ("resourceVersion", "generation")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerObject:
+    """An owner. `body`: the object without status as JSON, None if only its metadata is known."""
+
+    kind: Kind
+    api_version: str
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    controller: Owner | None
+    body: bytes | None
+
+    @property
+    def label(self) -> str:
+        return workload_label(self.kind[1], self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A pod's place in a group. `owners`: from its controller up to the one that the grouping selects; `values`: what
+    the expressions read of the pod; `count`: the minimum.
+    """
+
+    grouping: Grouping
+    namespace: str
+    key: str
+    owners: Sequence[OwnerObject]
+    values: Raw
+    count: int
+
+    @property
+    def group(self) -> str:
+        """The key of the group."""
+        return group_key(MADE_API, self.namespace, f"{self.owners[-1].uid}.{self.key}")
+
+    def group_object(self, least: int) -> Raw:
+        """The group as an object of MADE_KIND, with this minimum."""
+        owner, name = self.owners[-1], f"{self.owners[-1].uid}.{self.key}"
+        return {
+            "apiVersion": owner.api_version,
+            "kind": owner.kind[1],
+            "metadata": {"name": name, "namespace": self.namespace, "uid": owner.uid},
+            "spec": {"minCount": least, "owner": owner.name},
+        }
+
+
+class UnusableError(Exception):
+    """The pod's group is unknown for now. `owner`: that which has to change, or to come; `waits`: whether the pod
+    waits; `unknown`: whether the owner has not been seen.
+    """
+
+    def __init__(self, text: str, owner: Owner | OwnerObject, kind: Kind, *, waits: bool, unknown: bool) -> None:
+        super().__init__(text)
+        self.owner, self.kind, self.waits, self.unknown = owner, kind, waits, unknown
+
+
+class Owners:
+    """See the module. `pod`: a pod by its uid, as the owner of others."""
+
+    def __init__(self, pod: Callable[[str], OwnerObject | None]) -> None:
+        self.groupings: dict[str, Grouping] = {}
+        """Those in force, by name."""
+        self.read: dict[Kind, tuple[str, ...]] = {}
+        """The kinds of owners that are read. Of the versions that groupings name, the first that is served is read."""
+        self.problems: dict[Kind, str] = {}
+        """Why kinds cannot be read. A kind that is not here is unknown until it is read; "" means that it is."""
+        self._pod = pod
+        self._by_kind: dict[Kind, list[Grouping]] = {}
+        self._owners: dict[str, OwnerObject] = {}
+        self._parsed: dict[str, tuple[OwnerObject, Raw]] = {}
+        """The owners that were read last, by uid: the pods of one come one after the other."""
+
+    def changed(self) -> None:
+        """`groupings` has changed."""
+        found = sorted(self.groupings.values(), key=lambda each: (-each.precedence, each.created, each.name))
+        self._by_kind, self.read = {}, {}
+        for grouping in found:
+            self._by_kind.setdefault(grouping.kind, []).append(grouping)
+            for kind, version in grouping.read.items() if grouping.min_count is not None else ():
+                self.read[kind] = tuple(dict.fromkeys((*self.read.get(kind, ()), version)))
+        for kind in [kind for kind in self.problems if kind not in self.read]:
+            del self.problems[kind]
+
+    def problem(self, grouping: Grouping) -> str:
+        """Why owners of this grouping cannot be read; "" if they can."""
+        problems = (self.problems.get(kind, "") for kind in grouping.read)
+        return "; ".join(sorted({problem for problem in problems if problem}))
+
+    def seen(self, owner: OwnerObject) -> bool:
+        """Returns whether it is new or has changed."""
+        changed = self._owners.get(owner.uid) != owner
+        self._owners[owner.uid] = owner
+        return changed
+
+    def gone(self, uid: str) -> None:
+        self._owners.pop(uid, None)
+
+    def get(self, uid: str) -> OwnerObject | None:
+        return self._owners.get(uid)
+
+    def group_of(self, pod: PodInfo, owner: Owner, raw: Raw) -> Membership | None:
+        """None if no grouping makes a gang of the pod. `owner`: its controller. Raises UnusableError."""
+        owners = self._owners_of(pod, owner)
+        while owners:
+            found = owners[-1]
+            of_kind = self._by_kind.get(found.kind, ())
+            grouping = next((each for each in of_kind if each.selects(found.api_version, found.labels)), None)
+            if grouping is not None:
+                member = None if grouping.min_count is None else self._member_of(pod, raw, grouping, owners)
+                return member if member is not None and member.count > 1 else None
+            owners.pop()
+        return None
+
+    def minimum(self, grouping: Grouping, uids: Sequence[str], values: Raw) -> int | None:
+        """The minimum of a group that exists, with the owners as they are now. None if one is gone. Raises
+        GroupingError.
+        """
+        owners = [owner for uid in uids if (owner := self._owners.get(uid) or self._pod(uid)) is not None]
+        return grouping.group_of([*map(self._body, owners)], values)[1] if len(owners) == len(uids) else None
+
+    def compact(self) -> None:
+        self._parsed.clear()
+
+    # Internals
+
+    def _owners_of(self, pod: PodInfo, owner: Owner) -> list[OwnerObject]:
+        """The owners of a pod, its controller first, up to the first that owns itself. Raises UnusableError if one is
+        not known.
+        """
+        found: list[OwnerObject] = []
+        reference: Owner | None = owner
+        while reference is not None and len(found) < MAX_DEPTH and all(reference.uid != each.uid for each in found):
+            kind = (reference.api_version.rpartition("/")[0], reference.kind)
+            if kind not in self.read:
+                if kind in self._by_kind:  # of such an owner no more is known than its kind
+                    found.append(_stub(kind, pod.namespace, reference))
+                break
+            known = self._pod(reference.uid) if kind == POD else self._owners.get(reference.uid)
+            if known is None or known.namespace not in ("", pod.namespace):
+                raise self._not_known(reference, kind, pod.namespace)
+            found.append(known)
+            reference = known.controller
+        return found
+
+    def _not_known(self, owner: Owner, kind: Kind, namespace: str) -> UnusableError:
+        label, problem = workload_label(owner.kind, namespace, owner.name), self.problems.get(kind, "")
+        text = f"{label} cannot be read: {problem}" if problem else f"waiting for {label}, the owner of the pod"
+        waits = any(each.waits for each in self.groupings.values() if each.min_count is not None and kind in each.read)
+        return UnusableError(text, owner, kind, waits=waits, unknown=not problem)
+
+    def _member_of(self, pod: PodInfo, raw: Raw, grouping: Grouping, owners: Sequence[OwnerObject]) -> Membership:
+        """Raises UnusableError."""
+        values, owner = _pod_values(pod, raw), owners[-1]
+        try:
+            key, count = grouping.group_of([*map(self._body, owners)], values)
+        except GroupingError as error:
+            text = f"WorkloadGrouping {grouping.name}, {owner.label}: {error}"
+            raise UnusableError(text, owner, owner.kind, waits=grouping.waits, unknown=False) from error
+        return Membership(grouping, pod.namespace, key, owners, values, count)
+
+    def _body(self, owner: OwnerObject) -> Raw:
+        known = self._parsed.get(owner.uid)
+        if known is not None and known[0] is owner:
+            return known[1]
+        metadata = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid, "labels": owner.labels}
+        found = {"metadata": metadata} if owner.body is None else orjson.loads(owner.body)
+        if len(self._parsed) >= MAX_DEPTH:
+            self._parsed.clear()
+        self._parsed[owner.uid] = owner, found
+        return found
+
+
+def owner_object(kind: Kind, version: str, raw: Raw) -> OwnerObject:
+    """Raises InvalidObjectError."""
+    api_version = f"{kind[0]}/{version}".lstrip("/")
+    metadata = dict(raw["metadata"])
+    metadata.pop("managedFields", None)
+    body = {name: value for name, value in raw.items() if name != "status"}
+    body |= {"apiVersion": api_version, "kind": kind[1]}
+    return OwnerObject(
+        kind,
+        api_version,
+        str(metadata.get("namespace") or ""),
+        str(metadata.get("name") or ""),
+        str(metadata.get("uid") or ""),
+        as_labels(metadata.get("labels") or {}, "metadata.labels"),
+        controller_of(metadata),
+        bytes(
+            memoryview(orjson.dumps({**body, "metadata": {k: v for k, v in metadata.items() if k not in _VERSIONS}}))
+        ),
+    )
+
+
+def pod_as_owner(pod: PodInfo) -> OwnerObject:
+    return OwnerObject(POD, "v1", pod.namespace, pod.name, pod.uid, pod.labels, pod.owner, None)
+
+
+def _stub(kind: Kind, namespace: str, owner: Owner) -> OwnerObject:
+    return OwnerObject(kind, owner.api_version, namespace, owner.name, owner.uid, {}, None, None)
+
+
+def _pod_values(pod: PodInfo, raw: Raw) -> Raw:
+    """The variable `pod`."""
+    annotations = raw["metadata"].get("annotations")
+    texts = annotations if isinstance(annotations, Mapping) else {}
+    return {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "labels": pod.labels,
+        "annotations": {key: value for key, value in texts.items() if isinstance(value, str)},
+    }
