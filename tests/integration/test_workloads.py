@@ -4,11 +4,19 @@ server. What brings no pod group is grouped by manifests/groupings, with the rig
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import pytest
 
+from podwright.simulator.hypotheses.hypothesis import Hypothesis
+from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.loaded import load
+from podwright.simulator.replay.record import record
+from podwright.simulator.simulation import simulate
+from podwright.simulator.snapshot import Snapshot
 from podwright.testing import ControlPlane, node, pod, wait_until
 from podwright.testing.objects import plural
 from support.control_plane import operator_process as kit
@@ -153,3 +161,18 @@ def test_the_pods_of_a_workload_start_together_or_not_at_all(road, name):
         assert all(len(gang) == 1 or placed.issuperset(gang) or placed.isdisjoint(gang) for gang in gangs), placed
         road.room(1)
         wait_until(lambda pods=pods: road.placed().issuperset(pods), 60, f"{', '.join(pods)} are bound")
+
+
+def test_a_snapshot_and_a_recording_form_the_same_gangs(road, tmp_path):
+    (pods,) = next(iter(ROAD["Trainer: torch"](road)))
+    connection = Connection(kubeconfig=str(road.cluster.kubeconfig))
+    path = tmp_path / "recording.jsonl"
+    with path.open("wb") as file:
+        asyncio.run(record(connection, file, 8, asyncio.Event()))
+    recorded = [orjson.loads(line)["object"] for line in path.read_bytes().splitlines()]
+    for objects in (snapshot_of(connection).objects, recorded):
+        cluster = load(Snapshot(objects=objects))
+        (group,) = cluster.cache.groups.all()
+        assert (group.label, group.min_count) == (f"TrainJob {road.namespace}/llama", len(pods))
+        assert cluster.cache.groups.members(group.key).total == len(pods)
+        assert simulate(cluster, Hypothesis()).gangs == [cluster.cache.groups.progress(group)]

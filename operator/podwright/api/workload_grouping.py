@@ -136,6 +136,7 @@ class GroupingSpec:
             selector=EVERYTHING if selector is None else interned_selector(encode(selector), "spec.owner.selector"),
             key=compiled["key"],
             min_count=compiled["minCount"],
+            texts=(self.key, self.min_count),
             waits=self.on_failure == "Wait",
         )
 
@@ -154,6 +155,24 @@ def parse_grouping(raw: Mapping[str, Any]) -> Grouping:
     except PolicyError as error:
         where, _, problem = error.message.partition(": ")
         raise InvalidObjectError(where, problem).in_object(GROUPING_KIND, name) from error
+
+
+def last_accepted_grouping(raw: Mapping[str, Any]) -> Grouping | None:
+    """The grouping as its status says that it last was valid. None without that, and if it cannot be read: anybody may
+    have written it.
+    """
+    try:
+        return parse_grouping({**raw, "spec": raw["status"]["lastAccepted"]["spec"]})
+    except Exception:  # noqa: BLE001 -- see above
+        return None
+
+
+def grouping_in_force(raw: Mapping[str, Any]) -> tuple[Grouping | None, InvalidObjectError | None]:
+    """The grouping, or if it is invalid, the one that last was valid and what is wrong with it."""
+    try:
+        return parse_grouping(raw), None
+    except InvalidObjectError as error:
+        return last_accepted_grouping(raw), error
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ class Grouping:
     selector: LabelSelector
     key: Program | None
     min_count: Program | None
+    texts: Sequence[str]
+    """The expressions as they are written."""
     waits: bool
     """True if pods wait whose owners cannot be read, or for which an expression fails."""
 

@@ -40,9 +40,10 @@ class Objects(Protocol):
 
 
 def with_claims(cluster: LoadedCluster, objects: Objects, pod: PodInfo) -> PodInfo:
-    """Creates and stores the claims of the pod's templates. Returns the pod with these claims. If a template is not
-    known, the pod's status names the claim.
+    """Creates and stores the claims of the pod's templates. Returns the pod with these claims, in the group that
+    groupings make of it. If a template is not known, the pod's status names the claim.
     """
+    pod = cluster.joined(pod, objects.set_object)
     if not pod.resource_claims:
         return pod
     generated = dict(pod.generated_claims)

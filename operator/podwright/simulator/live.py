@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from podwright.api.configuration.signals import Signals
 from podwright.api.permissions import INSTALLED_NAMESPACE
 from podwright.core.framework.interface import ClusterError
+from podwright.core.groupings import POD as POD_OWNER
+from podwright.core.groupings import Kind
 from podwright.core.objects.watched_kinds import NODE_KIND
 from podwright.core.plugins.rules.params import ConfigMap
 from podwright.kube.client import access
@@ -25,6 +27,7 @@ from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.kinds import (
     COMPOSITE_POD_GROUPS,
+    GROUPING,
     KAI_POD_GROUPS,
     KAI_QUEUE,
     KAI_TOPOLOGY,
@@ -48,7 +51,8 @@ from podwright.kube.kinds import (
     params_in,
 )
 from podwright.simulator import params
-from podwright.simulator.redaction import redacted
+from podwright.simulator.made_groups import ReadOwners
+from podwright.simulator.redaction import Named, redacted
 from podwright.simulator.snapshot import CLAIM_TEMPLATE, NOT_SERVED, Snapshot, SnapshotError
 
 if TYPE_CHECKING:
@@ -76,6 +80,7 @@ _KINDS: Final[Sequence[Sequence[Resource]]] = (
     (KAI_QUEUE,),
     (VOLCANO_QUEUE,),
     (REBALANCE_POLICY,),
+    (GROUPING,),
     (RESERVATION,),
     (TOPOLOGY,),
     KUEUE_TOPOLOGY,
@@ -112,6 +117,8 @@ class Connection:
     """The namespace of the ConfigMaps from which SchedulerPolicies take params."""
     signals: Signals = field(default_factory=dict)
     """The signals whose sources are asked."""
+    named: Mapping[Kind, Named] = field(default_factory=dict)
+    """What to keep of owners of pods, by kind."""
     client: ApiClient | None = None
     """Asked instead of a client with these credentials, and left open."""
 
@@ -158,8 +165,10 @@ def take_snapshot(connection: Connection) -> Snapshot:
     """
     with connection.reader() as reader, ThreadPool(AT_ONCE) as pool:
         minor = access.minor_of(reader.get("/version"))
-        found = dict(pool.imap_unordered(lambda versions: _listed_first(reader, versions, connection), _KINDS))
-        listed = {name: found[name] for name in map(_name, _KINDS)}
+        connection, owners = _knowing_owners(reader, connection)
+        kinds = [*_KINDS, *((each,) for each in owners if all(each.kind != known[0].kind for known in _KINDS))]
+        found = dict(pool.imap_unordered(lambda versions: _listed_first(reader, versions, connection), kinds))
+        listed = {name: found[name] for name in map(_name, kinds)}
         missing = {name: problem for name, (problem, _) in listed.items() if problem}
         for resource in REQUIRED:
             if resource.kind in missing:
@@ -173,6 +182,36 @@ def take_snapshot(connection: Connection) -> Snapshot:
         else:
             objects.append(params.kept_of(raw, wanted[config_map]))
     return Snapshot(objects=objects, missing=missing, taken_at=time.time(), minor=minor)
+
+
+def knowing_owners(connection: Connection) -> tuple[Connection, Sequence[Resource]]:
+    """The kinds of owners of pods that WorkloadGroupings read, and the connection that keeps what they read of these.
+    Raises ClusterError, ConfigError and OSError.
+    """
+    with connection.reader() as reader:
+        return _knowing_owners(reader, connection)
+
+
+def _knowing_owners(reader: ApiReader, connection: Connection) -> tuple[Connection, Sequence[Resource]]:
+    read = ReadOwners.by(_listed(reader, GROUPING, connection)[1])
+    found = [_resource_of(reader, kind, versions) for kind, versions in read.kinds.items() if kind != POD_OWNER]
+    return replace(connection, annotations=(*connection.annotations, *read.annotations), named=read.named), found
+
+
+def _resource_of(reader: ApiReader, kind: Kind, versions: Sequence[str]) -> Resource:
+    """The kind in the first of the versions that is served; in any, if none is."""
+    for version in versions:
+        resource = Resource(kind[1], kind[0], version, f"{kind[1].lower()}s", namespaced=True)
+        try:
+            served = reader.get(resource.root)["resources"]
+        except ClusterError as error:
+            if status_of(error) not in (403, 404):
+                raise
+            continue
+        for item in served:
+            if item.get("kind") == kind[1] and "/" not in str(item.get("name")):
+                return replace(resource, plural=str(item["name"]), namespaced=bool(item.get("namespaced")))
+    return resource
 
 
 def _config_map(reader: ApiReader, config_map: ConfigMap, namespace: str) -> tuple[str, dict[str, Any]]:
@@ -218,19 +257,25 @@ def _listed_first(
 
 
 def _listed(reader: ApiReader, resource: Resource, connection: Connection) -> tuple[str, list[dict[str, Any]]]:
-    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     within = connection.namespaces if resource.namespaced else ()
     paths = [resource.collection_in(namespace) for namespace in within] or [resource.collection]
-    kind, annotations, messages = resource.kind, connection.kept_annotations, connection.messages
     try:
-        return "", [
-            redacted(kind, {"apiVersion": version, "kind": kind, **raw}, annotations, messages=messages)
-            for path in paths
-            for raw in reader.objects_at(path)
-        ]
+        return "", [kept_of(resource, raw, connection) for path in paths for raw in reader.objects_at(path)]
     except ClusterError as error:
         if status_of(error) == 404:
             return NOT_SERVED, []
         if status_of(error) == 403:
             return NOT_ALLOWED, []
         raise
+
+
+def kept_of(resource: Resource, raw: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
+    """What is kept of an object of this kind."""
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    return redacted(
+        resource.kind,
+        {"apiVersion": version, "kind": resource.kind, **raw},
+        connection.kept_annotations,
+        messages=connection.messages,
+        named=connection.named.get((resource.group, resource.kind)),
+    )

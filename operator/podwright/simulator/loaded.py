@@ -25,6 +25,7 @@ from podwright.api.reservation import RESERVATION_KIND, parse_reservation
 from podwright.api.scheduler_policy import GROUP, KIND, identity_of
 from podwright.api.spec.signals import Definitions
 from podwright.api.topology import TOPOLOGY_KIND, levels_of, parse_topology
+from podwright.api.workload_grouping import GROUPING_KIND
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.gangs.run_times import run_times_of
@@ -63,6 +64,7 @@ from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES
 from podwright.kube.queues.names import QueueNames
 from podwright.simulator import params
 from podwright.simulator.evaluations.cases import NOW
+from podwright.simulator.made_groups import MadeGroups, Put
 from podwright.simulator.queue_objects import QUEUE_OBJECTS, begin, queue_kind_of, take
 from podwright.simulator.snapshot import CLAIM_TEMPLATE, NOT_SERVED, Snapshot, group_kind
 from podwright.simulator.world import World
@@ -139,6 +141,8 @@ class LoadedCluster:
     """The RebalancePolicies as they were written, by name."""
     queue_names: QueueNames
     """Which object is the queue of a name."""
+    made_groups: MadeGroups
+    """The groups that WorkloadGroupings make."""
     problems: Sequence[str]
     """The errors in objects. Each names the object and the field."""
     refused: Sequence[ApplyResult]
@@ -166,6 +170,14 @@ class LoadedCluster:
     @property
     def queues(self) -> Queues:
         return queues_of(self.world.cache)
+
+    def joined(self, pod: PodInfo, put: Put) -> PodInfo:
+        """The pod as a member of the group that groupings make of it. `put` stores a new group."""
+        return self.made_groups.joined(pod, put)
+
+    def parsed(self, raw: Raw) -> PodInfo:
+        """A pod, as a member of its group. Raises InvalidObjectError."""
+        return self.joined(parse_pod(raw, keep_raw=True), self.cache.set_object)
 
     def policies_changed(self) -> None:
         """To be called after any policy has changed."""
@@ -243,6 +255,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         queue_objects=reading.queue_objects,
         rebalance_objects=reading.rebalance_objects,
         queue_names=reading.queue_names,
+        made_groups=reading.made_groups,
         problems=reading.problems,
         refused=reading.refused,
         accepted_by_operator=reading.accepted_by_operator,
@@ -285,6 +298,7 @@ class _Reading:
         self._cache = world.cache
         self._policies = policies
         self.queue_names = QueueNames(queues_of(world.cache), policies.serves)
+        self.made_groups = MadeGroups(world.cache)
 
     def take(self, snapshot: Snapshot) -> None:
         by_kind: dict[str, list[Raw]] = {}
@@ -326,6 +340,8 @@ class _Reading:
         self.problems += map(str, queues.problems.values())
         for raw in by_kind.pop(REBALANCE_KIND, ()):
             self.rebalance_objects[identity_of(raw)[0]] = raw
+        self.problems += map(str, self.made_groups.take_groupings(by_kind.pop(GROUPING_KIND, ())))
+        owners = self.made_groups.take_owners(snapshot.objects, snapshot.missing)
         for raw in by_kind.pop(POD_KIND.kind, ()):
             self._take("Pod", raw, self._pod)
         arrived = sorted(self.pending.values(), key=lambda pod: (pod.creation, pod.key))
@@ -333,7 +349,7 @@ class _Reading:
         for pod in arrived if queues.active else ():
             queues.add_waiting(pod)  # again, in this order
         for kind, items in by_kind.items():
-            if kind not in _STORED and kind not in WORKLOAD_KINDS and kind not in _OF_KUEUE:
+            if kind not in (*_STORED, *WORKLOAD_KINDS, *owners) and kind not in _OF_KUEUE:
                 self.ignored[kind] += len(items)
 
     def _take(self, kind: str, raw: Raw, take: Callable[[Raw], Sequence[InvalidObjectError] | None]) -> None:
@@ -442,6 +458,7 @@ class _Reading:
         spec = raw.get("spec")
         if isinstance(spec, Mapping) and spec.get("nodeName"):
             pod, problems = parse_assigned_pod(raw)
+            pod = self.made_groups.joined(pod, self._cache.set_object)
             learn_templates(self.claim_templates, self._cache, pod)
             self._cache.set_pod(pod)
             if not pod.finished:
@@ -449,7 +466,7 @@ class _Reading:
             elif pod.phase == "Succeeded" and pod.start_time is not None and (ended := _ended_at(raw)):
                 run_times_of(self._cache).ended(pod, ended - pod.start_time)
             return problems
-        pod = parse_pod(raw, keep_raw=True)
+        pod = self.made_groups.joined(parse_pod(raw, keep_raw=True), self._cache.set_object)
         learn_templates(self.claim_templates, self._cache, pod)
         if not pod.finished:
             self.pending[pod.uid] = pod

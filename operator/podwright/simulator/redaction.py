@@ -3,11 +3,16 @@
 Environment variables, commands, probes, names of secrets, free texts and unknown annotations are left out. Of pods, and
 of the pod templates of workloads, only listed fields are kept, so a field of a later Kubernetes is left out, too. A
 test evaluates every conformance case with and without redaction and compares the answers.
+
+Of owners of pods that WorkloadGroupings read, numbers are kept, and those texts, annotations and environment variables
+that an expression names (`Named`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -98,10 +103,58 @@ _OPAQUE: Final = frozenset(("volumeAttributes", "parameters", "mountOptions", "o
 """Fields of other kinds whose content is for drivers. Scheduling does not depend on these."""
 
 
-def redacted(kind: str, raw: Raw, annotations: Sequence[str] = (), *, messages: bool = False) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What expressions of WorkloadGroupings name. `fields`: identifiers and literals; `literals`: these alone."""
+
+    fields: frozenset[str]
+    literals: frozenset[str]
+
+    @classmethod
+    def by(cls, expressions: Iterable[str]) -> Named:
+        texts = [*expressions]
+        literals = frozenset(found[1] for text in texts for found in _LITERAL.finditer(text))
+        return cls(frozenset(word for text in texts for word in _WORD.findall(text)) | literals, literals)
+
+    def of_owner(self, raw: Raw) -> dict[str, Any]:
+        """What is kept of an owner besides its metadata."""
+        return {key: self._kept(value, key) for key, value in raw.items() if key not in _NOT_OF_OWNERS}
+
+    def _kept(self, value: Any, field: str) -> Any:
+        if isinstance(value, Mapping):
+            return {
+                key: kept
+                for key, item in value.items()
+                if key not in _OPAQUE and "secret" not in key.lower()
+                if (kept := self._kept(item, key)) is not None
+            }
+        if isinstance(value, list):
+            if field in _CONTAINERS:
+                return _each(value, self._container)
+            return [kept for item in value if (kept := self._kept(item, field)) is not None]
+        return value if not isinstance(value, str) or field in self.fields else None
+
+    def _container(self, raw: Any) -> Any:
+        env = raw.get("env") if isinstance(raw, Mapping) else None
+        variables = [
+            each
+            for each in (env if isinstance(env, list) else ())
+            if isinstance(each, Mapping) and each.get("name") in self.literals
+        ]
+        return {**_container(raw), "env": variables} if variables else _container(raw)
+
+
+_LITERAL: Final = re.compile(r"'([^']+)'")
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_OF_OWNERS: Final = ("apiVersion", "kind", "metadata", "status")
+
+
+def redacted(
+    kind: str, raw: Raw, annotations: Sequence[str] = (), *, messages: bool = False, named: Named | None = None
+) -> dict[str, Any]:
     """A copy of an object with the fields that are kept. `annotations`: patterns of further annotations to keep.
     `messages`: whether to keep why a controller cannot create pods, which is a quota's or an admission webhook's own
-    text.
+    text. `named`: of an owner of pods, what expressions name.
 
     A value of a wrong type is kept unchanged, so that reading the snapshot gives the same error as reading the object.
     """
@@ -114,13 +167,24 @@ def redacted(kind: str, raw: Raw, annotations: Sequence[str] = (), *, messages: 
         copy.update(own(raw, keep))
         if messages and own is _workload and "status" in copy:
             copy["status"] = {"conditions": replica_failures(raw)}
-        return copy
+        return copy if named is None else _merged(named.of_owner(raw), copy)
+    if named is not None:
+        return {**named.of_owner(raw), **copy}
     if kind not in KNOWN_KINDS:
         return copy
     for key, value in raw.items():
         if key not in ("apiVersion", "kind", "metadata") and key not in _OPAQUE:
             copy[key] = _without_secrets(value)
     return copy
+
+
+def _merged(first: Any, second: Any) -> Any:
+    """Both together, at any depth."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return {key: _merged(first.get(key), second.get(key)) for key in (*first, *(second.keys() - first.keys()))}
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return [_merged(*pair) for pair in zip(first, second, strict=True)]
+    return first if second is None else second
 
 
 def _metadata(raw: Any, keep: Sequence[str]) -> Any:
@@ -302,7 +366,7 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
     **dict.fromkeys(
         (
             *("SchedulerPolicy", "LocalSchedulerPolicy", "SchedulingQueue", "RebalancePolicy", "Queue"),
-            *("Reservation", "ResourceFlavor", "Topology"),
+            *("Reservation", "ResourceFlavor", "Topology", "WorkloadGrouping"),
         ),
         _policy,
     ),

@@ -112,7 +112,7 @@ class Emptied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """The result of a simulation. `complete`: False if there was no time for all pods; `notes`: limitations of the
+    """The result of a simulation. `gangs`: those that still wait, by their workloads, and how far each is; `complete`: False if there was no time for all pods; `notes`: limitations of the
     answer.
     """
 
@@ -126,6 +126,7 @@ class SimulationResult:
     after: Totals
     changes: Sequence[NodeChange]
     emptied: Emptied | None
+    gangs: Sequence[str]
     attempts: int
     complete: bool
     notes: Sequence[str]

@@ -259,10 +259,7 @@ class Scheduling:
         return True
 
     def _reject(self, queued: QueuedPod, policy: ActivePolicy, decision: Rejection) -> None:
-        plugins = decision.status_plugins
-        if not plugins and not decision.pending_plugins:
-            # There is no node. Any new one helps; without a plugin, the queue would retry the pod for ever.
-            plugins = frozenset(plugin.name for plugin in policy.framework.filter_plugins)
+        plugins = _waits_for(policy, decision.status_plugins, decision.pending_plugins)
         nominated = decision.nominated_node
         if nominated is None and not (decision.post_filter_status and policy.framework.post_filter_plugins):
             nominated = ""
@@ -320,7 +317,7 @@ class Scheduling:
         if isinstance(decision, GangPlacement):
             self._place_group(members, policy, decision)
         elif isinstance(decision, GangRejection):
-            self._reject_group(members, decision)
+            self._reject_group(members, policy, decision)
         else:
             self._fail_group(members, decision)
 
@@ -342,7 +339,7 @@ class Scheduling:
             self._reject(queued[rejection.pod.uid], policy, rejection)
             self.queue.activate(rejection.pod.uid)
 
-    def _reject_group(self, members: Sequence[QueuedPod], decision: GangRejection) -> None:
+    def _reject_group(self, members: Sequence[QueuedPod], policy: ActivePolicy, decision: GangRejection) -> None:
         nominations: Mapping[str, str] = {} if decision.preemption is None else decision.preemption.nominations
         for member in members:
             own = decision.attempts.get(member.uid)
@@ -350,7 +347,7 @@ class Scheduling:
             if isinstance(own, Rejection):
                 message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
             self._nominate(member, nominations.get(member.uid, ""))
-            self.queue.reject(member, plugins, pending)
+            self.queue.reject(member, _waits_for(policy, plugins, pending), pending)
             self._pends(member, message, plugins | pending)
             self.claims_changed(self._carrier.follow_up(decision.follow_ups.get(member.uid, ())))
         if decision.preemption is not None and members:
@@ -409,3 +406,10 @@ class Scheduling:
 
     def _hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
         return self._cluster.policy_for(pod).hints
+
+
+def _waits_for(policy: ActivePolicy, plugins: frozenset[str], pending: frozenset[str]) -> frozenset[str]:
+    """The plugins for whose events a rejected pod waits. Without any, there is no node, and any new one helps; the queue
+    would retry the pod for ever.
+    """
+    return plugins if plugins or pending else frozenset(plugin.name for plugin in policy.framework.filter_plugins)

@@ -33,6 +33,7 @@ from podwright.kube.queues.kinds import SCHEDULING_QUEUES
 from podwright.simulator.carrying import permitted
 from podwright.simulator.claims import Change, free_claims, take_back, with_claims, write_reserved
 from podwright.simulator.loaded import LoadedCluster, spec_of_template, template_key
+from podwright.simulator.made_groups import kind_of
 
 Raw = Mapping[str, Any]
 
@@ -137,6 +138,14 @@ class Trial:
 
         self._changed(undo)
 
+    def set_owner(self, raw: Raw) -> None:
+        """Adds or replaces an owner of pods, as WorkloadGroupings read it. Raises InvalidObjectError."""
+        owners, kind = self.cluster.made_groups.owners, kind_of(raw)
+        before = owners.get(str(raw["metadata"].get("uid")))
+        owner = self.cluster.made_groups.take_owner(raw, kind)
+        if owner is not None:
+            self._changed(lambda: owners.gone(owner.uid) if before is None else owners.seen(before))
+
     def apply_policy(self, raw: Raw) -> ApplyResult:
         """Applies a SchedulerPolicy in place of one of the same name, even of the same generation. The result says what
         is wrong with it.
@@ -207,7 +216,7 @@ class Trial:
     # Pods
 
     def with_claims(self, pod: PodInfo) -> PodInfo:
-        """The pod with claims of its own for its templates, as it is to wait."""
+        """The pod with claims of its own for its templates, and in its group, as it is to wait."""
         return with_claims(self.cluster, self, pod)
 
     def add_pending(self, pod: PodInfo) -> None:

@@ -9,12 +9,14 @@ from typing import Final
 
 import click
 
+from podwright.api.workload_grouping import GROUPING_KIND
 from podwright.cli.flags.cluster import defined_signals
 from podwright.cli.flags.connection import ANNOTATIONS, AS_GROUPS, AS_USER, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
 from podwright.cli.printable import echo
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND
 from podwright.kube.options.values import SIGNALS
 from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.made_groups import ReadOwners, kind_of
 from podwright.simulator.params import kept_in
 from podwright.simulator.redaction import KNOWN_KINDS, redacted
 from podwright.simulator.snapshot import SnapshotError, read_snapshot, write_snapshot
@@ -76,8 +78,10 @@ def snapshot(
     try:
         if files:
             found = read_snapshot(files)
-            known = [raw for raw in found.objects if raw["kind"] in KNOWN_KINDS]
-            kept = [redacted(str(raw["kind"]), raw, annotations) for raw in known]
+            read = ReadOwners.by(found.of_kind(GROUPING_KIND))
+            known = [raw for raw in found.objects if raw["kind"] in KNOWN_KINDS or kind_of(raw) in read.kinds]
+            keep = (*annotations, *read.annotations)
+            kept = [redacted(str(raw["kind"]), raw, keep, named=read.named.get(kind_of(raw))) for raw in known]
             config_maps, missing = kept_in(found, operator_namespace)
             taken = replace(found, objects=[*kept, *config_maps], missing=missing)
         else:

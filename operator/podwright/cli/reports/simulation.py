@@ -23,6 +23,10 @@ def report(result: SimulationResult, *, wide: bool) -> Iterator[str]:
         yield f"Note: {note}"
     yield from _landed(result, most)
     yield from _pending(result.pending, most)
+    if result.gangs:
+        yield ""
+        yield click.style(f"{_count(len(result.gangs), 'gang')} would wait", bold=True)
+        yield from _cut([f"  {each}" for each in result.gangs], most)
     if result.preempted:
         yield ""
         yield click.style(f"{_count(len(result.preempted), 'pod')} would be preempted", bold=True)

@@ -137,6 +137,22 @@ class PodGroup:
             return workload_label(str(self.raw.get("kind")), self.namespace, self.owner)
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def workload(self) -> str:
+        """The kind and the name of the workload whose pods these are: the group's owner. Empty if it has none."""
+        if self.api == MADE_API:
+            return self.label
+        owners = self.raw["metadata"].get("ownerReferences")
+        listed = [each for each in owners if isinstance(each, Mapping)] if isinstance(owners, list) else []
+        owner = next((each for each in listed if each.get("controller") is True), listed[0] if listed else None)
+        return "" if owner is None else workload_label(str(owner.get("kind")), self.namespace, str(owner.get("name")))
+
+    @property
+    def title(self) -> str:
+        """The group, with its workload if there is one."""
+        workload = self.workload
+        return f"{self.label} of {workload}" if workload and self.api != MADE_API else self.label
+
 
 def workload_label(kind: str, namespace: str, name: str) -> str:
     """What a workload is called in messages: `RayCluster ray/llm`."""

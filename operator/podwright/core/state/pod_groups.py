@@ -316,6 +316,14 @@ class PodGroups:
         group = self.of(pod)
         return group is not None and self.has_minimum(group)
 
+    def progress(self, group: PodGroup) -> str:
+        """How far the workload of a gang is, by the workload's own name."""
+        members = self.members(group.key)
+        return (
+            f"{group.workload or group.label}: {len(members.placed)} of {group.min_count} pods that start together have "
+            f"a node, {members.total} exist"
+        )
+
     def has_minimum(self, group: PodGroup) -> bool:
         """True if enough members exist."""
         members = self.members(group.key)

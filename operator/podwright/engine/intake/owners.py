@@ -127,7 +127,7 @@ class Owners:
 
     def group_of(self, pod: PodInfo, owner: Owner, raw: Raw) -> Membership | None:
         """None if no grouping makes a gang of the pod. `owner`: its controller. Raises UnusableError."""
-        owners = self._owners_of(pod, owner)
+        owners = self.owners_of(pod, owner)
         while owners:
             found = owners[-1]
             of_kind = self._by_kind.get(found.kind, ())
@@ -138,19 +138,7 @@ class Owners:
             owners.pop()
         return None
 
-    def minimum(self, grouping: Grouping, uids: Sequence[str], values: Raw) -> int | None:
-        """The minimum of a group that exists, with the owners as they are now. None if one is gone. Raises
-        GroupingError.
-        """
-        owners = [owner for uid in uids if (owner := self._owners.get(uid) or self._pod(uid)) is not None]
-        return grouping.group_of([*map(self._body, owners)], values)[1] if len(owners) == len(uids) else None
-
-    def compact(self) -> None:
-        self._parsed.clear()
-
-    # Internals
-
-    def _owners_of(self, pod: PodInfo, owner: Owner) -> list[OwnerObject]:
+    def owners_of(self, pod: PodInfo, owner: Owner) -> list[OwnerObject]:
         """The owners of a pod, its controller first, up to the first that owns itself. Raises UnusableError if one is
         not known.
         """
@@ -168,6 +156,18 @@ class Owners:
             found.append(known)
             reference = known.controller
         return found
+
+    def minimum(self, grouping: Grouping, uids: Sequence[str], values: Raw) -> int | None:
+        """The minimum of a group that exists, with the owners as they are now. None if one is gone. Raises
+        GroupingError.
+        """
+        owners = [owner for uid in uids if (owner := self._owners.get(uid) or self._pod(uid)) is not None]
+        return grouping.group_of([*map(self._body, owners)], values)[1] if len(owners) == len(uids) else None
+
+    def compact(self) -> None:
+        self._parsed.clear()
+
+    # Internals
 
     def _not_known(self, owner: Owner, kind: Kind, namespace: str) -> UnusableError:
         label, problem = workload_label(owner.kind, namespace, owner.name), self.problems.get(kind, "")

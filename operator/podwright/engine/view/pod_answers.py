@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo, body_of
-from podwright.core.objects.pod_group import MADE_API
 from podwright.core.queue import QueuedPod, SchedulingQueue, Waits
 from podwright.core.queue.queued_pod import Place
 from podwright.core.queue.scheduling_queue import FLUSH_INTERVAL
@@ -99,15 +98,12 @@ class PodAnswers:
         return place
 
     def _workload(self, pod: PodInfo) -> str:
-        """Of a pod in a group that a WorkloadGrouping has made, or that waits for its owner: what it waits for."""
+        """Of a pod in a gang of a workload, or that waits for its owner: what it waits for."""
         groups = self._cache.groups
         group = groups.of(pod)
         if group is None:
             return groups.awaited.get(pod.group, "")
-        members = groups.members(group.key)
-        if group.api != MADE_API:
-            return ""
-        return f"{group.label}: {len(members.placed)} of {group.min_count} pods that start together have a node, {members.total} exist"
+        return groups.progress(group) if group.gang and group.workload and not group.composite else ""
 
     def _tried_in(self, queued: QueuedPod, now: float) -> float | None:
         """Seconds until the next attempt begins at the latest, if no pod before it takes long."""

@@ -21,7 +21,7 @@ Answer = dict[str, Any]
 
 
 def search(cache: Cache, pods: Iterable[PendingPod | None], text: str, shows: Callable[[str], bool]) -> Steps[Answer]:
-    """Finds pods and pod groups. `pods`: those that wait, None where one has gone. `text`: a
+    """Finds pods and pod groups, these also by the name of their workload. `pods`: those that wait, None where one has gone. `text`: a
     part of a name, or of `namespace/name`, in lower case. `shows`: whether the pods of a namespace are named.
     """
     found: list[Answer] = []
@@ -43,7 +43,7 @@ def search(cache: Cache, pods: Iterable[PendingPod | None], text: str, shows: Ca
         if number >= PODS_A_STEP:
             number = 0
             yield
-    groups = (group for group in [*cache.groups.all()] if shows(group.namespace) and text in group.label)
+    groups = (group for group in [*cache.groups.all()] if shows(group.namespace) and text in group.title.lower())
     return {"pods": found, "groups": [_group(cache, group) for group in islice(groups, MOST_FOUND)]}
 
 
@@ -52,7 +52,7 @@ def _group(cache: Cache, group: PodGroup) -> Answer:
     listed: Iterable[PodInfo] = islice((*members.placed.values(), *members.unplaced()), MOST_MEMBERS)
     return {
         "namespace": group.namespace,
-        "name": group.name,
+        "name": group.title if group.workload else group.name,
         "minCount": group.min_count if group.gang else 0,
         "placed": len(members.placed),
         "count": members.total,

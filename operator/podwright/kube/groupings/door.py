@@ -10,6 +10,7 @@ from typing import Any
 
 from podwright.api.workload_grouping import (
     GroupingReport,
+    last_accepted_grouping,
     parse_grouping,
     status_of,
 )
@@ -62,7 +63,7 @@ class GroupingSink(OwnSink):
         self._set(name, raw, parse_grouping(raw))
 
     def refuse(self, name: str, raw: Raw, *, first: bool) -> None:
-        if first and (grouping := _last_accepted(raw)) is not None:
+        if first and (grouping := last_accepted_grouping(raw)) is not None:
             self._set(name, raw, grouping)
 
     def _set(self, name: str, raw: Raw, grouping: Grouping) -> None:
@@ -77,13 +78,3 @@ class GroupingSink(OwnSink):
 
 def grouping_door(engine: Engine, statuses: GroupingStatuses) -> OwnDoor:
     return OwnDoor(GROUPING, "workload groupings", sink=lambda: GroupingSink(engine, statuses))
-
-
-def _last_accepted(raw: Raw) -> Grouping | None:
-    """The grouping as its status says that it last was valid. None without that, and if it cannot be read: anybody may
-    have written it.
-    """
-    try:
-        return parse_grouping({**raw, "spec": raw["status"]["lastAccepted"]["spec"]})
-    except Exception:  # noqa: BLE001 -- see above
-        return None

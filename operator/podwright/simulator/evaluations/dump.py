@@ -17,13 +17,14 @@ from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, identity_of
 from podwright.api.scheduling_queue import QUEUE_KIND, QUEUE_PLURAL
+from podwright.api.workload_grouping import GROUPING_KIND, GROUPING_PLURAL
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features, missing_api
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.pod_group import APIS, NAMED_OTHERWISE, WORKLOAD_API
+from podwright.core.objects.pod_group import APIS, MADE_API, NAMED_OTHERWISE, WORKLOAD_API
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, WATCHED_KINDS
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
@@ -34,6 +35,7 @@ from podwright.kube.queues.kinds import QUEUE_KINDS
 from podwright.kube.queues.names import QueueNames
 from podwright.simulator.evaluations.cases import NOW, CaseError
 from podwright.simulator.evaluations.evaluation import Expectation, evaluate
+from podwright.simulator.made_groups import MadeGroups
 from podwright.simulator.params import label_of, lacking, take
 from podwright.simulator.queue_objects import begin, queue_kind_of
 from podwright.simulator.queue_objects import take as take_queue
@@ -73,6 +75,7 @@ def dump_kinds(minor: int, served: Collection[str] = ()) -> Sequence[str]:
         LOCAL_PLURAL,
         CLAIM_TEMPLATE.plural,
         QUEUE_PLURAL,
+        GROUPING_PLURAL,
         *(f"{kind.resource.plural}.{kind.resource.group}" for kind in QUEUE_KINDS if kind.scheduler_name),
         *(f"{each.plural}.{each.group}" for each in (RESERVATION, KUEUE_WORKLOAD, KUEUE_FLAVOR)),
     )
@@ -126,6 +129,7 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     world = World(options.features, clock=lambda: NOW, store=store, signals=options.settings.signal_definitions)
     pod = parse_pod(raw_pod, keep_raw=True)
     world.fill(_lists_of(items))
+    pod, bad_groupings = _take_groupings(items, world, pod)
     unread = _take_params(items, world, options.settings.namespace)
     policies, refused = _policies(items, world, options)
     bad_queues = _take_queues(items, world, policies)
@@ -157,8 +161,11 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
         answer["waitsForPolicy"] = {"name": waits_for.name or pod.policy, "generation": waits_for.generation}
     if gate is not None:
         answer["gated"] = {"plugin": gate.plugin, "reasons": sorted(gate.reasons)}
+    if bad_groupings:
+        answer["groupingsNotAccepted"] = sorted(map(str, bad_groupings))
     if pod.group:
-        answer["podGroup"] = pod.group.partition(":")[2]
+        group = world.cache.groups.of(pod)
+        answer["podGroup"] = pod.group.partition(":")[2] if group is None else group.label
     lacked = lacking([policy], store, unread)
     if lacked:
         answer["missingParams"] = sorted(f"{label_of(config_map)} {why}" for config_map, why in lacked.items())
@@ -169,6 +176,29 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     if missing:
         answer["missingKinds"] = sorted(missing)
     return answer
+
+
+def _take_groupings(
+    items: Sequence[Object], world: World, pod: PodInfo
+) -> tuple[PodInfo, Sequence[InvalidObjectError]]:
+    """The pod in the group that WorkloadGroupings make of it, whose other members are in the cluster then; and what is
+    wrong with groupings.
+    """
+    made = MadeGroups(world.cache)
+    problems = made.take_groupings(raw for raw in items if _is_of(raw, GROUPING_KIND))
+    made.take_owners(items, {})
+    pod = made.joined(pod, world.cache.set_object)
+    if not pod.group.startswith(MADE_API):
+        return pod, problems
+    for raw in items:
+        if raw.get("kind") == POD_KIND.kind:
+            other = made.joined(parse_pod(raw), world.cache.set_object)
+            if other.node_name:
+                world.cache.set_pod(other)
+            elif not other.finished:
+                world.cache.groups.add_waiting(other)
+    world.cache.groups.add_waiting(pod)
+    return pod, problems
 
 
 def _take_params(items: Sequence[Object], world: World, namespace: str) -> Mapping[ConfigMap, str]:

@@ -16,7 +16,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.explaining import Raw
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
-from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import counted, listed
 from podwright.core.preemption.evaluator import DryRun
@@ -65,6 +65,7 @@ def explain_pod(
     """
     if pod.node_name and not pod.finished and not pod.terminating:
         return explain_placed(cluster, pod, raw)
+    pod = cluster.joined(pod, cluster.cache.set_object)
     trials = Trials(cluster, stopped) if changes else None
     found = _explained(cluster, pod, trials)
     if trials and not found.changes and found.state in (State.IGNORED, State.GATED, State.WAITS_FOR_POLICY):
@@ -86,7 +87,7 @@ def _entered(trials: Trials, pod: PodInfo, found: Explanation) -> Explanation:
     if changes or trials.cut_short:
         return replace(found, changes=changes)
     for text, raw in options[:1]:
-        then = _explained(trials.cluster, parse_pod(raw, keep_raw=True), trials)
+        then = _explained(trials.cluster, trials.cluster.parsed(raw), trials)
         if then.state is State.PENDING:
             changes = tuple(after(change, pod, text, raw) for change in then.changes)
             return replace(found, causes=(*found.causes, *then.causes), nearest=then.nearest, changes=changes)

@@ -41,10 +41,13 @@ def explain_member(
     cache = cluster.cache
     group = cache.groups.of(pod)
     if group is None:
+        why = cache.groups.awaited.get(pod.group)
         name = pod.group.rpartition("/")[2]
         cause = Cause(
-            reason="GroupMissing",
-            text=f"its PodGroup {pod.namespace}/{name} does not exist",
+            reason="GroupMissing" if why is None else "OwnerUnknown",
+            text=f"its PodGroup {pod.namespace}/{name} does not exist"
+            if why is None
+            else f"its group is not known: {why}",
             plugin=GangScheduling.name,
         )
         return replace(found, state=State.GATED, causes=(cause,), events=events_for(framework, (GangScheduling.name,)))
@@ -66,7 +69,7 @@ def _too_few(
     has = f"has {members.total} of {counted(group.min_count, 'member')}"
     if members.levels is not None:
         has = f"is incomplete: {members.levels.root.why_unmet(EXISTING)}"
-    text = f"its group {group.label} {has}: {lacking} more {'is' if lacking == 1 else 'are'} needed before any is tried"
+    text = f"its group {group.title} {has}: {lacking} more {'is' if lacking == 1 else 'are'} needed before any is tried"
     return replace(
         found,
         state=State.GATED,
@@ -137,7 +140,7 @@ def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejec
     # The minimum of a composite group is a number of groups.
     least = cache.groups.lacking(group) if group.composite else group.min_count
     if QUEUE_QUOTA in decision.plugins and not decision.attempts:
-        name = group.label
+        name = group.title
         text = f"its group {name} of {counted(least, 'member')} is kept waiting by a queue: {_own_words(decision)}"
         return Cause(reason="QueueLimit", text=text, plugin=QUEUE_QUOTA)
     why = ", ".join(f"{each.reason} on {counted(each.nodes, 'node')}" for each in groups[:2])
@@ -145,21 +148,21 @@ def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejec
     if group.near.required:
         labels, detail = " and ".join(group.near.required), _own_words(decision).partition("; ")[2]
         text = (
-            f"no domain of {labels} has room for {need} of its group {group.label} at once{detail and f' ({detail})'}"
+            f"no domain of {labels} has room for {need} of its group {group.title} at once{detail and f' ({detail})'}"
         )
         return Cause(reason="GangDomainTooSmall", text=f"{text}{f'; for the next one: {why}' if why else ''}")
     if not decision.attempts:
-        return Cause(reason="GangNoRoom", text=f"its group {group.label} is not placed: {decision.message}")
+        return Cause(reason="GangNoRoom", text=f"its group {group.title} is not placed: {decision.message}")
     placed = cache.groups.placed(group.key)
     if placed:
         are = "1 member is" if placed == 1 else f"{placed:,} members are"
         need = f"{cache.groups.lacking(group):,} more"
         text = (
-            f"of its group {group.label}, {are} placed already; it needs room for {need} at once, and only {fitting} "
+            f"of its group {group.title}, {are} placed already; it needs room for {need} at once, and only {fitting} "
             "fit"
         )
     else:
-        text = f"its group {group.label} needs room for {need} at once, and only {fitting} fit"
+        text = f"its group {group.title} needs room for {need} at once, and only {fitting} fit"
     return Cause(reason="GangNoRoom", text=f"{text}{f'; for the next one: {why}' if why else ''}")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final
@@ -26,6 +27,7 @@ from podwright.core.objects.pod_group import (
 )
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 from podwright.core.objects.similar_names import did_you_mean
+from podwright.engine.intake.owners import OwnerObject, UnusableError
 from podwright.kube.kinds import KUEUE, KUEUE_WORKLOAD
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import Explanation, SharedCause, WorkloadExplanation
@@ -73,7 +75,7 @@ class TargetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of `_KINDS`, a namespace and a name."""
+    """A kind, a namespace and a name."""
 
     kind: str
     namespace: str
@@ -84,17 +86,19 @@ class Target:
 
 
 def parse_target(text: str, namespace: str) -> Target:
-    """`pod/web-0`, `deploy/web`, or the name of a pod alone. Raises TargetError."""
+    """`pod/web-0`, `deploy/web`, or the name of a pod alone. A kind that is none of `_KINDS` may be that of an owner of
+    pods; `explain_target` finds out. Raises TargetError.
+    """
     kind, slash, name = text.partition("/")
     if not slash:
         kind, name = "pod", text
     known = kind_of(kind)
-    if known is None:
-        hint = did_you_mean(kind.lower(), _KINDS) or f": expected {', '.join(sorted(set(_KINDS.values())))}"
-        raise TargetError(f"{text!r}: kind {kind!r} cannot be explained{hint}")
+    word = kind.lower().partition(".")[0]
+    if known is None and (word in _KINDS or (hint := did_you_mean(word, _KINDS))):
+        raise TargetError(f"{text!r}: kind {kind!r} cannot be explained{'' if word in _KINDS else hint}")
     if not name or "/" in name:
         raise TargetError(f"{text!r}: expected KIND/NAME, as in pod/web-0")
-    return Target(known, namespace, name)
+    return Target(known or word, namespace, name)
 
 
 def kind_of(text: str) -> str | None:
@@ -155,12 +159,24 @@ def explain_target(
         return _queue(cluster, target, pods, changes=changes)
     if target.kind == KUEUE_WORKLOAD.kind:
         raise TargetError(f"{target}: Workloads of Kueue are explained by the command `podwright explain` only")
+    if target.kind not in _KINDS.values():
+        return _workload(cluster, snapshot, _of_owner(cluster, target), pods, changes=changes)
     if target.kind != "Pod":
         return _workload(cluster, snapshot, target, pods, changes=changes)
     raw = pods.get((target.namespace, target.name))
     if raw is None:
         raise TargetError(_not_found(target, pods))
     return explain_pod(cluster, _parsed(raw), changes=changes, raw=raw)
+
+
+def _of_owner(cluster: LoadedCluster, target: Target) -> Target:
+    """The target with the kind of owners that WorkloadGroupings read and that is written so. Raises TargetError."""
+    kinds = sorted({kind for _, kind in cluster.made_groups.owners.read})
+    found = next((kind for kind in kinds if target.kind.removesuffix("s") == kind.lower().removesuffix("s")), None)
+    if found is None:
+        hint = f": expected {', '.join(sorted({*_KINDS.values(), *kinds}))}"
+        raise TargetError(f"kind {target.kind!r} cannot be explained{hint}")
+    return replace(target, kind=found)
 
 
 def _key(raw: Raw) -> tuple[str, str]:
@@ -200,7 +216,8 @@ def _workload(
     *,
     changes: bool,
 ) -> WorkloadExplanation:
-    wanted = [*(_members if target.kind in _GROUP_KINDS else _owned)(cluster, snapshot, target, pods)]
+    of = _members if target.kind in _GROUP_KINDS else _owned if target.kind in _KINDS.values() else _below
+    wanted = [*of(cluster, snapshot, target, pods)]
     if not wanted and not any(_key(raw) == (target.namespace, target.name) for raw in snapshot.of_kind(target.kind)):
         raise TargetError(f"{target} is not in the cluster")
     running = sum(not _parsed(raw).finished for raw in wanted)
@@ -286,6 +303,21 @@ def _members(
         found.update(below.key for below in groups.named_by_pods(group))
     for raw in pods.values():
         if _parsed(raw).group in found:
+            yield raw
+
+
+def _below(
+    cluster: LoadedCluster, _snapshot: Snapshot, target: Target, pods: Mapping[tuple[str, str], Raw]
+) -> Iterator[Raw]:
+    """The pods that have the target among their owners."""
+    for (namespace, _), raw in pods.items():
+        pod, owners = _parsed(raw), list[OwnerObject]()
+        if namespace != target.namespace or pod.owner is None:
+            continue
+        with suppress(UnusableError):
+            owners = cluster.made_groups.owners.owners_of(pod, pod.owner)
+        named = {(pod.owner.kind, pod.owner.name), *((each.kind[1], each.name) for each in owners)}
+        if (target.kind, target.name) in named:
             yield raw
 
 

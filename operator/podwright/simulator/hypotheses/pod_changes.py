@@ -93,7 +93,13 @@ def _from_template(raw: Raw, name: str) -> PodInfo | None:
     metadata = template.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     namespace = str((raw.get("metadata") or {}).get("namespace") or "default")
-    owner = {"apiVersion": "apps/v1", "kind": str(raw.get("kind")), "name": name, "uid": name, "controller": True}
+    owner = {
+        "apiVersion": raw.get("apiVersion") or "apps/v1",
+        "kind": str(raw.get("kind")),
+        "name": name,
+        "uid": _uid_of(raw, name),
+        "controller": True,
+    }
     pod = {
         "metadata": {
             **metadata,
@@ -110,6 +116,10 @@ def _from_template(raw: Raw, name: str) -> PodInfo | None:
         raise HypothesisError(f"{raw.get('kind')} {namespace}/{name}: spec.template: {error}") from error
 
 
+def _uid_of(raw: Raw, name: str) -> str:
+    return str((raw.get("metadata") or {}).get("uid") or name)
+
+
 def add_pods(trial: Trial, raw: Raw, where: str, applied: Applied) -> None:
     """Adds the pod, or the pods of a workload."""
     kind = raw.get("kind")
@@ -117,6 +127,9 @@ def add_pods(trial: Trial, raw: Raw, where: str, applied: Applied) -> None:
         pods = [_parsed(raw, where)]
     elif isinstance(raw.get("spec"), Mapping) and isinstance(raw["spec"].get("template"), Mapping):
         pods = _replicas(trial.cluster, raw, where)
+        name = str((raw.get("metadata") or {}).get("name") or "added")
+        identity = {"namespace": "default", **(raw.get("metadata") or {}), "name": name, "uid": _uid_of(raw, name)}
+        trial.set_owner({**raw, "metadata": identity})
     else:
         if kind is None:
             raise HypothesisError(f"{where}: has no kind; expected Pod, or a workload with a template")

@@ -25,8 +25,7 @@ from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import NODE, POD, Resource
 from podwright.kube.watch.reflector import Reflector
-from podwright.simulator.live import Connection, take_snapshot
-from podwright.simulator.redaction import redacted
+from podwright.simulator.live import Connection, kept_of, knowing_owners, take_snapshot
 from podwright.simulator.snapshot import SnapshotError
 
 Raw = Mapping[str, Any]
@@ -67,10 +66,10 @@ class Recorder:
 class _Changes:
     """Takes the versions of one kind's objects, and records those that differ."""
 
-    def __init__(self, resource: Resource, recorder: Recorder, annotations: tuple[str, ...]) -> None:
+    def __init__(self, resource: Resource, recorder: Recorder, connection: Connection) -> None:
         self._resource = resource
         self._recorder = recorder
-        self._annotations = annotations
+        self._connection = connection
         self._known: dict[str, bytes] = {}
         """By key: what was recorded last."""
         self._started = False
@@ -100,8 +99,7 @@ class _Changes:
             self._recorder.write("DELETED", orjson.loads(known) if raw is None else self._kept(raw))
 
     def _kept(self, raw: Raw) -> dict[str, Any]:
-        named = {"apiVersion": self._resource.version, "kind": self._resource.kind, **raw}
-        return redacted(self._resource.kind, named, self._annotations)
+        return kept_of(self._resource, raw, self._connection)
 
 
 async def record(connection: Connection, file: BinaryIO, seconds: float | None, stop: asyncio.Event) -> Recorder:
@@ -125,19 +123,21 @@ async def record(connection: Connection, file: BinaryIO, seconds: float | None, 
 async def _record(
     http: Http, connection: Connection, recorder: Recorder, seconds: float | None, stop: asyncio.Event
 ) -> None:
-    sinks = [_Changes(resource, recorder, tuple(connection.annotations)) for resource in (NODE, POD)]
-    reflectors = [Reflector(http, resource, sink=sink) for resource, sink in zip((NODE, POD), sinks, strict=True)]
-
     watches: list[asyncio.Task[None]] = []
 
     async def begin() -> None:
         await access.require(http, (NODE, POD))
+        known, owners = await SideThread("podwright owners").call(lambda: knowing_owners(connection))
+        problems = await access.access_problems(http, owners)
+        followed = (NODE, POD, *(owner for owner in owners if problems[owner] is None))
+        sinks = [_Changes(resource, recorder, known) for resource in followed]
+        reflectors = [Reflector(http, resource, sink=sink) for resource, sink in zip(followed, sinks, strict=True)]
         watches.extend(asyncio.create_task(reflector.run(), name="podwright record") for reflector in reflectors)
         for reflector, sink in zip(reflectors, sinks, strict=True):
             await reflector.synced.wait()
             sink.started()
         for raw in (await SideThread("podwright snapshot").call(lambda: take_snapshot(connection))).objects:
-            if raw["kind"] not in (NODE.kind, POD.kind):
+            if raw["kind"] not in {each.kind for each in followed}:
                 recorder.write("INITIAL", raw)
 
     now = asyncio.get_running_loop().time

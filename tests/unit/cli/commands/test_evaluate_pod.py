@@ -172,7 +172,7 @@ class TestMissingKinds:
 
     def test_kinds_prints_every_kind_that_is_watched_the_policies_and_the_templates_of_claims(self):
         (line,) = CliRunner().invoke(evaluate, ["--kinds"]).stdout.splitlines()
-        custom = ["podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh", "podgroups.scheduling.run.ai", "schedulerpolicies", "localschedulerpolicies", "resourceclaimtemplates", "schedulingqueues", "queues.scheduling.run.ai", "queues.scheduling.volcano.sh", "reservations.podwright.dev", "workloads.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"]  # fmt: skip
+        custom = ["podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh", "podgroups.scheduling.run.ai", "schedulerpolicies", "localschedulerpolicies", "resourceclaimtemplates", "schedulingqueues", "workloadgroupings", "queues.scheduling.run.ai", "queues.scheduling.volcano.sh", "reservations.podwright.dev", "workloads.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"]  # fmt: skip
         assert line.split(",") == [*(watched.plural for watched in WATCHED_KINDS), *custom]
 
     def test_kinds_that_the_api_server_does_not_serve_can_be_left_out(self):

@@ -6,6 +6,7 @@ from podwright.engine.view import search as module
 from podwright.engine.view.search import search
 from podwright.engine.view.waiting import queued_pods
 from support.engine.kit import Rig, on_node, ours
+from support.groupings.workloads import GroupedRig, grouping, owner, pod_of
 from support.objects.builders import in_group, make_pod_group
 from support.steps import run_steps
 
@@ -60,3 +61,13 @@ def test_a_search_in_many_pods_pauses_and_ends_with_the_first(monkeypatch):
     _, steps = run_steps(search(rig.engine.cache, queued_pods(rig.engine.queue), "nothing", lambda _: True))
     assert steps >= 20
     assert len(found(rig, "default/")["pods"]) == module.MOST_FOUND
+
+
+def test_a_gang_is_found_by_the_name_of_its_workload_and_called_so():
+    rig = GroupedRig()
+    cluster = owner("llm", api_version="ray.io/v1", kind="RayCluster", spec={})
+    rig.group(grouping(api_version="ray.io/v1", kind="RayCluster", minCount="2"))
+    rig.own(cluster)
+    rig.put(pod_of(cluster, "head"))
+    (group,) = found(rig, "raycluster default/l")["groups"]
+    assert (group["name"], group["minCount"], group["count"]) == ("RayCluster default/llm", 2, 1)

@@ -55,7 +55,6 @@ def test_kinds_may_be_written_as_kubectl_takes_them(text, kind):
     ("text", "says"),
     [
         ("pood/x", "did you mean 'pod'"),
-        ("service/x", "cannot be explained"),
         ("job.apps/x", "cannot be explained"),
         ("pod/", "expected KIND/NAME"),
         ("pod/a/b", "expected KIND/NAME"),
@@ -69,6 +68,7 @@ def test_a_wrong_target_is_named(text, says):
 @pytest.mark.parametrize(
     ("text", "namespace", "says"),
     [
+        ("service/x", "default", "cannot be explained"),
         ("pod/waitin", "default", "did you mean 'waiting'"),
         ("pod/waiting", "team", "there is one in namespace default"),
         ("job/x", "default", "Job default/x is not in the cluster"),

@@ -368,7 +368,7 @@ def _with_spec_of(changed: Mapping[str, Any], member: PodInfo, model: PodInfo) -
     if raw.get("spec") != (model.raw or {}).get("spec"):
         return None
     try:
-        return parse_pod({**raw, "spec": copy.deepcopy(changed["spec"])}, keep_raw=True)
+        return replace(parse_pod({**raw, "spec": copy.deepcopy(changed["spec"])}, keep_raw=True), group=member.group)
     except InvalidObjectError:
         return None
 
@@ -388,7 +388,7 @@ def _members_with_less(
             return None
         if change is None:
             return None
-        found.append((change.text, parse_pod(change.raw, keep_raw=True)))
+        found.append((change.text, replace(parse_pod(change.raw, keep_raw=True), group=pod.group)))
     return found
 
 

@@ -16,7 +16,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
-from podwright.core.objects.pod import PodInfo, belongs_to_node, parse_pod
+from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.resources import PODS
 from podwright.core.objects.wording import counted, listed
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
@@ -405,7 +405,7 @@ def tried(
 ) -> Change | None:
     """The change of the pod, if it places the pod, or a pod that stands in for it. Raises PluginError."""
     try:
-        changed = parse_pod(stand_in or raw, keep_raw=True)
+        changed = trials.cluster.parsed(stand_in or raw)
     except InvalidObjectError:
         return None
     trials.tried[text] = None
