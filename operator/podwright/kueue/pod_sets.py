@@ -77,16 +77,16 @@ def pod_sets_of(workload: Workload, flavors: Mapping[str, Raw], point: Callable[
             domains = _domains(assignment.get("topologyAssignment"))
             selectors = (selector for selector, count in domains for _ in range(count))
             pods = [*_pods(workload, name, template, selectors, counts[name], point)]
+            near = _closeness(each.get("topologyRequest") or {})
         except InvalidObjectError as error:
             raise InvalidObjectError(f'pod set "{name}"', str(error)) from error
-        request = each.get("topologyRequest") or {}
         needed = "topologyAssignment" not in assignment and spec.get("nodeName") is None
         found.append(
             PodSet(
                 name=name,
                 place=place,
                 pods=pods,
-                near=_closeness(request) if needed else ANYWHERE,
+                near=near if needed else ANYWHERE,
                 partly=partly,
             )
         )
@@ -94,8 +94,12 @@ def pod_sets_of(workload: Workload, flavors: Mapping[str, Raw], point: Callable[
 
 
 def _closeness(request: Raw) -> Closeness:
-    required, preferred = (str(request.get(name) or "") for name in ("required", "preferred"))
-    return Closeness((required,) if required else (), preferred)
+    names = ("required", "preferred", "podSetSliceRequiredTopology", "podIndexLabel")
+    required, preferred, level, index_label = (str(request.get(name) or "") for name in names)
+    size = request.get("podSetSliceSize") if level else 0
+    if type(size) is not int or (level and size < 1):
+        raise InvalidObjectError("topologyRequest.podSetSliceSize", "expected a positive number")
+    return Closeness((required,) if required else (), preferred, "", level, size, index_label)
 
 
 def _pods(

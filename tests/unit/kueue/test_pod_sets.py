@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.kueue.pod_sets import PLACE_LABEL, counts_of, flavors_of, pod_sets_of
 from support.kueue.stand_in import pod_set, template
@@ -95,6 +96,19 @@ def test_pods_of_an_assigned_topology_have_the_labels_of_their_domains():
 def test_a_topology_request_without_an_assignment_is_for_the_planner(request_, expected):
     found = only(pod_sets_of(workload(pod_set(request=request_)), {}))
     assert (found.near.required, found.near.preferred) == expected
+
+
+def test_slices_of_a_topology_request_are_for_the_planner():
+    request = {
+        "required": "zone",
+        "podSetSliceRequiredTopology": "rack",
+        "podSetSliceSize": 4,
+        "podIndexLabel": "number",
+    }
+    found = only(pod_sets_of(workload(pod_set(request=request)), {}))
+    assert found.near == Closeness(("zone",), "", "", "rack", 4, "number")
+    with pytest.raises(InvalidObjectError, match="podSetSliceSize"):
+        pod_sets_of(workload(pod_set(request={**request, "podSetSliceSize": 0})), {})
 
 
 def test_limits_are_requests_where_there_are_none():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from heapq import nsmallest
-from itertools import chain
+from itertools import chain, count
 from typing import Final
 
 from podwright.core.cycle import Fault, Placement
@@ -19,7 +19,7 @@ from podwright.core.gangs.capacity_bounds import CapacityBounds, rooms_of
 from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.gangs.topology_domains import DomainSearch, common_domain, used_domains
-from podwright.core.objects.closeness import ANYWHERE, Closeness
+from podwright.core.objects.closeness import ANYWHERE, INDEX_LABELS, Closeness
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
@@ -38,7 +38,7 @@ class Branch:
     """How many of its pods have a node, also in branches below."""
     untried: Sequence[PodInfo] = ()
     """Its own pods, without those of branches below, that were not tried yet."""
-    children: Sequence[Branch] = ()
+    children: list[Branch] = field(default_factory=list)
     gained: int = 0
     """How many of `placed` got their node from this plan."""
     near: Closeness = ANYWHERE
@@ -118,7 +118,7 @@ def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo], near: 
     """The group as a tree. `pods`: the waiting members to try. `near`: where the group as a whole is to be."""
     if members.levels is None:
         there = members.placed if near else {}
-        return Branch(group.min_count, placed=len(members.placed), untried=pods, near=near, there=there)
+        return _sliced(Branch(group.min_count, placed=len(members.placed), untried=pods, near=near, there=there))
     by_level: dict[Level | None, list[PodInfo]] = {}
     for pod in pods:
         by_level.setdefault(members.counted[pod.uid][0], []).append(pod)
@@ -131,9 +131,34 @@ def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo], near: 
         made.near = near if level is root else part.near
         if made.near:
             made.there = members.placed if level is root else placed_at.get(level, {})
-        return made
+        return made if children else _sliced(made)
 
     return branch(root)
+
+
+def _sliced(branch: Branch) -> Branch:
+    """With a branch for each slice, if its pods are in slices. Pods without a number are in slices in their order."""
+    near, size = branch.near, branch.near.slice_size
+    if not near.slice_level:
+        return branch
+    labels = (near.index_label,) if near.index_label else INDEX_LABELS
+    slices: dict[tuple[bool, int], tuple[dict[str, PodInfo], list[PodInfo]]] = {}
+    unnumbered = count()
+    for pod in (*branch.there.values(), *branch.untried):
+        number = next((value for label in labels if (value := pod.labels.get(label, "")).isdecimal()), "")
+        if number or pod.uid not in branch.there:
+            which = bool(number), (int(number[:MOST_DIGITS]) if number else next(unnumbered)) // size
+            there, untried = slices.setdefault(which, ({}, []))
+            if pod.uid in branch.there:
+                there[pod.uid] = pod
+            else:
+                untried.append(pod)
+    one = Closeness((near.slice_level,), topology=near.topology)
+    branch.untried, branch.children = (), []
+    for _, (there, untried) in sorted(slices.items(), key=lambda each: each[0]):
+        minimum = min(size, len(there) + len(untried))
+        branch.children.append(Branch(minimum, branch.name, placed=len(there), untried=untried, near=one, there=there))
+    return branch
 
 
 def _placed_close(members: Members) -> Mapping[Level, Mapping[str, PodInfo]]:
@@ -159,6 +184,8 @@ def parts_of(branch: Branch, above: str = "") -> Iterator[tuple[str, str]]:
         yield from parts_of(child, why)
 
 
+MOST_DIGITS: Final = 18
+"""Of the number of a pod, so many digits count."""
 MOST_WORK: Final = 500_000_000
 """How much is tried, in nodes looked at, before domains are left out: some ten seconds. Filters that a sum over nodes
 cannot know may reject every domain, and branches within branches try domains within domains.
@@ -202,7 +229,7 @@ class Filling:
             branch.failed, branch.why = True, str(error)
             return branch.why
         outer, bounds = simulation.within, CapacityBounds(simulation.framework, cache, pods)
-        rooms = rooms_of(bounds, tree, branch.near.slice_size, within=outer)
+        rooms = rooms_of(bounds, tree, 0 if branch.there else branch.near.slice_size, within=outer)
         used = used_domains(cache, tree, branch.there)
         search = DomainSearch(tree, rooms, len(pods), max(1, branch.lacking), used)
         best, first, why, left, tried = -1, dict(simulation.attempts), "", "", 0

@@ -167,8 +167,8 @@ def why_infeasible(group: PodGroup, cache: Cache, bounds: CapacityBounds, *, emp
             tree = cache.topologies.tree(group.near)
         except UnknownLevelError as error:
             return str(error)
-        domains = tree.bound
-        most = max(rooms_of(bounds, tree, group.near.slice_size, emptied=emptied)[tree.required][1].tolist(), default=0)
+        domains, slices = tree.bound, 0 if placed else group.near.slice_size
+        most = max(rooms_of(bounds, tree, slices, emptied=emptied)[tree.required][1].tolist(), default=0)
     else:
         most = bounds.total(emptied=emptied)
     if most and placed + most >= group.min_count:
@@ -186,9 +186,11 @@ def why_infeasible(group: PodGroup, cache: Cache, bounds: CapacityBounds, *, emp
 def rooms_of(
     bounds: CapacityBounds, tree: DomainTree, slice_size: int, *, within: Bools | None = None, emptied: bool = False
 ) -> list[tuple[Int64s, Int64s]]:
-    """See `CapacityBounds.per_domain`. Of members in slices, whole slices count, from the level of the slices upwards."""
+    """See `CapacityBounds.per_domain`. Of members in slices, whole slices count, from the level of the slices upwards.
+    `slice_size`: 0 if members of some slices are placed already, so that others are left of them.
+    """
     found = bounds.per_domain(tree.levels, within=within, emptied=emptied)
-    if tree.sliced >= 0 and bounds.members % slice_size == 0:
+    if tree.sliced >= 0 and slice_size and bounds.members % slice_size == 0:
         total = found[tree.sliced][0] // slice_size * slice_size
         for index in range(tree.sliced, -1, -1):
             found[index] = (total, np.minimum(found[index][1], total))

@@ -25,6 +25,8 @@ class Closeness:
     slice_level: str = ""
     """Each `slice_size` pods are in one domain of this label. Empty: there are no slices."""
     slice_size: int = 0
+    index_label: str = ""
+    """A label of pods with their number, which says in which slice they are; empty: one of `INDEX_LABELS`."""
 
     @property
     def binds(self) -> bool:
@@ -35,4 +37,12 @@ class Closeness:
         return self.binds or bool(self.preferred)
 
 
+INDEX_LABELS: Final = (
+    "batch.kubernetes.io/job-completion-index",
+    "kueue.x-k8s.io/pod-group-pod-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "training.kubeflow.org/replica-index",
+    "apps.kubernetes.io/pod-index",
+)
+"""Labels by which controllers number their pods."""
 ANYWHERE: Final = Closeness()

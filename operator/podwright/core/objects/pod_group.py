@@ -24,6 +24,7 @@ from podwright.core.objects.sub_groups import (
     PartOf,
     SubGroup,
     grove_tree,
+    kai_closeness,
     kai_part,
     kai_tree,
     packed,
@@ -380,6 +381,7 @@ def _workload_closeness(spec: Mapping[str, Any]) -> Closeness:
 
 _CLOSENESS: Final[Mapping[str, Callable[[Mapping[str, Any]], Closeness]]] = {
     GROVE_API: lambda spec: packed(spec, "spec"),
+    KAI_API: lambda spec: kai_closeness(spec, "spec"),
 }
 
 

@@ -24,6 +24,7 @@ MAX_LEVELS: Final = 16
 """How deep a tree may be."""
 MAX_POLICIES: Final = 64
 """How many policies a group of Volcano may have: each pod may have to be compared with all of them."""
+KAI_TOPOLOGY_API: Final = "kai.scheduler"
 KAI_SUB_GROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 GROVE_PART_LABEL: Final = "grove.io/podclique"
 TASK_KEY: Final = "volcano.sh/task-spec"
@@ -109,16 +110,40 @@ def kai_tree(spec: Mapping[str, Any]) -> SubGroup:
         names = below.get(name, ())
         if level > MAX_LEVELS:
             raise InvalidObjectError(where, f"it is below more than {MAX_LEVELS} others")
+        near = kai_closeness(entry, where)
         if not names:
-            return SubGroup(name, pods=_count(entry.get("minMember"), f"{where}.minMember") or 0)
+            return SubGroup(name, pods=_count(entry.get("minMember"), f"{where}.minMember") or 0, near=near)
         groups = _count(entry.get("minSubGroup"), f"{where}.minSubGroup")
         children = tuple(part(child, *entries[child], level + 1) for child in names)
-        return SubGroup(name, groups=len(children) if groups is None else groups, children=children)
+        return SubGroup(name, groups=len(children) if groups is None else groups, children=children, near=near)
 
     tree = part("", "spec", spec, 0)
     if found <= len(entries):
         raise InvalidObjectError("spec.subGroups", "parents form a circle")
     return tree
+
+
+def kai_closeness(entry: Mapping[str, Any], where: str) -> Closeness:
+    """What `topologyConstraint` of a PodGroup, or of a sub-group, asks for. KAI calls slices segments. Raises
+    InvalidObjectError.
+    """
+    at = f"{where}.topologyConstraint"
+    constraint = as_mapping(entry.get("topologyConstraint"), at)
+    if not constraint:
+        return ANYWHERE
+
+    def text(name: str) -> str:
+        return as_optional_text(constraint.get(name), f"{at}.{name}")
+
+    required, topology, level = text("requiredTopologyLevel"), text("topology"), text("segmentRequiredTopologyLevel")
+    return Closeness(
+        required=(required,) if required else (),
+        preferred=text("preferredTopologyLevel"),
+        topology=f"{KAI_TOPOLOGY_API}/{topology}" if topology else "",
+        slice_level=level,
+        slice_size=as_positive(constraint.get("segmentSize"), f"{at}.segmentSize") if level else 0,
+        index_label=text("podIndexLabel"),
+    )
 
 
 def kai_part(tree: SubGroup) -> PartOf:

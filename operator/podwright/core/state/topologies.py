@@ -154,7 +154,7 @@ class Topologies:
 
     def _named(self, key: str) -> tuple[str, ...]:
         api, _, name = key.partition("/")
-        for each in (key, f"{OWN_API}/{name}"):
+        for each in (key, f"{OWN_API}/{name}", f"kueue.x-k8s.io/{name}"):
             if each in self._declared:
                 return self._declared[each]
         raise UnknownLevelError(f"there is no Topology {name} of {api}")

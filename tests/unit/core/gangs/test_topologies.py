@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podwright.api.kube_scheduler_configuration import default_profile
+from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
+from podwright.core.gangs.plan import Planner
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import KAI_API, KAI_KIND, group_key
+from podwright.core.plugins import PLUGINS
 from podwright.core.state.topologies import Topologies, UnknownLevelError
 from podwright.simulator.world import World
 from support.gangs.cluster import GangCluster, ported
@@ -117,6 +123,59 @@ class TestRequired:
         shape = {"z/a/1": 1, "z/b/1": 4, "z/b/2": 4}
         cluster = gang(shape, 1, min_count=2, placed=[there], **near("rack"))
         assert where(cluster.plan()) == {"z-b-1": 1}
+
+
+class TestSlices:
+    """Of a group of KAI, which calls them segments."""
+
+    def plan(
+        self, shape: Mapping[str, int | str], members: int, size: int, placed: Mapping[str, str] = {}, **options: Any
+    ):
+        world = World()
+        for raw in nodes(shape):
+            world.cache.set_node(parse_node(raw))
+        constraint = {"segmentSize": size, "segmentRequiredTopologyLevel": "rack", **options}
+        spec = {"minMember": members, "topologyConstraint": constraint}
+        world.cache.set_object(KAI_KIND, {"metadata": {"name": "gang", "namespace": "default"}, "spec": spec})
+        for index in range(members):
+            labels = {"batch.kubernetes.io/job-completion-index": str(index)}
+            node = placed.get(f"p{index}", "")
+            raw = make_pod(f"p{index}", requests={"cpu": "1"}, labels=labels, node=node)
+            raw["metadata"]["annotations"] = {"pod-group-name": "gang"}
+            pod = parse_pod(raw, keep_raw=True)
+            if node:
+                world.cache.set_pod(pod)
+            else:
+                world.cache.groups.add_waiting(pod)
+        framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
+        group = world.cache.groups.get(group_key(KAI_API, "default", "gang"))
+        assert group is not None
+        return Planner(framework, world.cache, group, lambda _n: 0).plan(
+            world.cache.groups.members(group.key).unplaced()
+        )
+
+    def slices(self, decision: Any, size: int) -> dict[int, set[str]]:
+        assert isinstance(decision, GangPlacement), decision
+        found: dict[int, set[str]] = {}
+        for each in decision.placements:
+            found.setdefault(int(each.pod.name[1:]) // size, set()).add(each.node_name[:3])
+        return found
+
+    def test_each_slice_is_in_one_domain(self):
+        shape = {"z/a/1": 3, "z/b/1": 1, "z/b/2": 1, "z/c/1": 5}
+        assert self.slices(self.plan(shape, 8, 2), 2) == {0: {"z-b"}, 1: {"z-a"}, 2: {"z-c"}, 3: {"z-c"}}
+
+    def test_only_whole_slices_count(self):
+        """Nine pods fit, but three slices of three do not."""
+        decision = self.plan({"z/a/1": 5, "z/b/1": 4}, 9, 3, requiredTopologyLevel="zone")
+        assert isinstance(decision, GangRejection)
+        assert decision.message.endswith("; zone z: room for 6 of 9")
+        assert isinstance(self.plan({"z/a/1": 6, "z/b/1": 4}, 9, 3, requiredTopologyLevel="zone"), GangPlacement)
+
+    def test_a_member_that_died_is_replaced_in_the_domain_of_its_slice(self):
+        shape = {"z/a/1": 3, "z/b/1": 9}
+        placed = {"p0": "z-b-1", "p2": "z-a-1", "p3": "z-a-1"}
+        assert self.slices(self.plan(shape, 4, 2, placed), 2) == {0: {"z-b"}}
 
 
 class TestLevels:

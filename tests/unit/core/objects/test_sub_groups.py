@@ -149,3 +149,27 @@ def test_what_is_wrong_with_a_pod_gang_is_named(spec, problem):
         pod_gang(**spec)
     assert problem in str(caught.value)
     assert "PodGang default/g" in str(caught.value)
+
+
+def test_what_a_group_of_kai_asks_of_a_topology():
+    constraint = {"topology": "dc", "requiredTopologyLevel": "zone", "preferredTopologyLevel": "rack"}
+    segments = {"segmentSize": 4, "segmentRequiredTopologyLevel": "rack", "podIndexLabel": "number"}
+    spec = {
+        "topologyConstraint": constraint,
+        "subGroups": [
+            {"name": "a", "minMember": 4, "topologyConstraint": {"topology": "dc", **segments}},
+            {"name": "b", "minMember": 1},
+        ],
+    }
+    found = parse_pod_group(KAI_KIND, {"metadata": {"name": "g"}, "spec": spec})
+    assert found.near == Closeness(("zone",), "rack", "kai.scheduler/dc")
+    assert [each.near for each in found.tree.children] == [
+        Closeness((), "", "kai.scheduler/dc", "rack", 4, "number"),
+        Closeness(),
+    ]
+    segments["segmentSize"] = 0
+    with pytest.raises(InvalidObjectError, match=r"spec.subGroups\[0\].topologyConstraint.segmentSize"):
+        parse_pod_group(
+            KAI_KIND,
+            {"metadata": {"name": "g"}, "spec": {**spec, "subGroups": [{"name": "a", "topologyConstraint": segments}]}},
+        )
