@@ -185,14 +185,17 @@ def test_a_group_of_volcano_is_scheduled_as_a_whole_without_an_edit(volcano_case
         case.wait_passed_over("lws")
         assert case.places("lws") == []
         members([2])
-        wait_until(lambda: "Scheduled" in str(cluster.client.read(made)["status"]), 60, "the group has a condition")
+        wait_until(lambda: kit.condition(cluster.client.read(made), "Unschedulable"), 60, "the group has a condition")
+        waits = kit.condition(cluster.client.read(made), "Unschedulable")
+        assert (waits["status"], waits["reason"]) == ("True", "NotEnoughResources")
         assert case.places("lws") == []
         cluster.client.create(node("another", cpu="2"))
         case.wait_placed("lws", 3)
         case.set_phase([f"lws-{i}" for i in range(3)], "Running")
         wait_until(lambda: phase() == "Running", 60, "the group runs")
         status = cluster.client.read(made)["status"]
-        assert (status["running"], status["conditions"][-1]["status"]) == (3, "True")
+        (condition,) = status["conditions"]
+        assert (status["running"], condition["type"], condition["status"]) == (3, "Scheduled", "True")
         case.set_phase([f"lws-{i}" for i in range(3)], "Succeeded")
         wait_until(lambda: phase() == "Completed", 60, "the group is complete")
 

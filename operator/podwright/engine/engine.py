@@ -244,7 +244,7 @@ class Engine:
         self.told_of_policies: list[Callable[[], None]] = []
         """Called when policies have changed, before pods are retried."""
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
-        self._gangs = Gangs(
+        self.gangs = Gangs(
             state,
             ports,
             policies=self.policies,
@@ -258,7 +258,7 @@ class Engine:
             state,
             self.policies,
             budgets=self.budgets,
-            gangs=self._gangs,
+            gangs=self.gangs,
             extended=self._extended,
             outcomes=outcomes,
             planning=self.planning,
@@ -347,7 +347,7 @@ class Engine:
             self.rebalancing.moves.take_over()
         self.shadow.policies_changed()
         self.group_changes.process()
-        self._gangs.prioritize_partially_placed()
+        self.gangs.prioritize_partially_placed()
         slice_ends = clock() + SLICE_SECONDS
         shadow = self._shadow_time
         while True:
@@ -421,6 +421,7 @@ class Engine:
                     self.workloads.tick()
                     self.group_changes.clear_stale_nominations()
                     self.group_changes.report_incomplete()
+                    self.gangs.retry_delayed()
                 await self.binding_executor.read_back_overdue()
             except Exception:
                 log.exception("housekeeping failed")

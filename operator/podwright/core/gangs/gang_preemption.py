@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from podwright.core.cycle import Placement
+from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools
@@ -30,7 +32,7 @@ from podwright.core.gangs.potential_victims import (
 )
 from podwright.core.gangs.reprieve import Reprieve
 from podwright.core.gangs.rules import shortage
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, parse_time
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
 from podwright.core.plugins.gang_scheduling import args_of
@@ -96,6 +98,13 @@ def _preempt(
 ) -> GangPreemption | GangPlacement | Status:
     if _never(group, pods):
         return unschedulable(_PREFIX + NEVER)
+    try:
+        until = preempts_from(group, pods)
+    except ValueError as error:
+        return Status(Code.ERROR, (f"PodGroup {group.label}: {error}",))
+    if now < until:
+        moment = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return unschedulable(f"{_PREFIX}not before {moment}, as spec.preemptionDelay says")
     priority = _priority(group, pods)
     nominations = _nominations(cache, pods)
     if _is_ongoing(cache, set(nominations.values()), pods[0], priority):
@@ -293,6 +302,18 @@ def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Seque
         for place, _ in queues_of(cache).places.shared_by(needed)
     )
     return any(claim is not None and not claim.is_vain for claim in claims)
+
+
+def preempts_from(group: PodGroup, pods: Sequence[PodInfo]) -> float:
+    """From when on the group with these waiting members may preempt, in seconds since the epoch. Raises ValueError."""
+    if not group.preemption_delay:
+        return 0.0
+    try:
+        delay = parse_duration(group.preemption_delay)
+    except ValueError as error:
+        raise ValueError(f"spec.preemptionDelay: {error}") from error
+    created = parse_time(group.order[0] or None, "metadata.creationTimestamp") or 0.0
+    return max(created, min(pod.creation for pod in pods)) + delay  # members that were evicted are made anew
 
 
 def _preempts(framework: Framework) -> bool:

@@ -117,6 +117,10 @@ class PodGroup:
     """Its parts, if they have minimums of their own."""
     part_of: PartOf | None = None
     """The part to which a member belongs."""
+    firm: bool = False
+    """Its members are never evicted for other pods."""
+    preemption_delay: str = ""
+    """For how long it waits before it preempts, such as `30s`; empty: not at all."""
     parent: str = ""
     """The key of the CompositePodGroup above it; empty if there is none."""
     claims: frozenset[tuple[str, str, str]] = frozenset()
@@ -264,6 +268,10 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         owner=str(spec.get("owner") or "") if api == MADE_API else "",
         tree=tree if part_of else None,
         part_of=part_of,
+        firm=_is_firm(spec.get("preemptibility")) if api == KAI_API else False,
+        preemption_delay=as_optional_text(spec.get("preemptionDelay"), "spec.preemptionDelay")
+        if api == KAI_API
+        else "",
         claims=_claims(spec) if api == WORKLOAD_API and spec.get("resourceClaims") else frozenset(),
         parent=_parent(spec, namespace) if api in (WORKLOAD_API, COMPOSITE_API) else "",
         order=(str(metadata.get("creationTimestamp") or ""), name),
@@ -360,6 +368,13 @@ _TREES: Final[Mapping[str, Callable[[Mapping[str, Any]], Terms]]] = {
     GROVE_API: grove_tree,
     MADE_API: _of_made,
 }
+
+
+def _is_firm(preemptibility: object) -> bool:
+    """Without it, the priorities of the pods say it."""
+    if preemptibility not in (None, "", "preemptible", "non-preemptible"):
+        raise InvalidObjectError("spec.preemptibility", "expected preemptible or non-preemptible")
+    return preemptibility == "non-preemptible"
 
 
 def _timeout(value: object) -> float | None:

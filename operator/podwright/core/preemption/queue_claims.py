@@ -18,12 +18,12 @@ from heapq import merge
 from itertools import chain
 from math import inf
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.preemption.budgets import BudgetRules, Budgets
-from podwright.core.preemption.units import Unit, importance, priority_of, units_below
+from podwright.core.preemption.units import ABOVE_ALL, Unit, importance, priority_of, units_below
 from podwright.core.queues.flavors import NOWHERE, Place, judged
 from podwright.core.queues.least_first import Importance
 from podwright.core.queues.queues import Bound, queues_of
@@ -31,9 +31,6 @@ from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, add_amounts
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
-
-_ABOVE_ALL: Final = 2**31
-"""A priority above that of any pod."""
 
 
 @dataclass(slots=True, eq=False)
@@ -189,7 +186,7 @@ class QueueClaim:
 
     def candidates(self, pods: Iterable[PodInfo]) -> list[Unit]:
         """The units to which these placed pods belong that may be victims, each by itself. The least important last."""
-        units = [unit for unit in units_below(_ABOVE_ALL, pods, self._cache) if self._is_candidate(unit)]
+        units = [unit for unit in units_below(ABOVE_ALL, pods, self._cache) if self._is_candidate(unit)]
         units.sort(key=self.importance)
         return units
 
@@ -298,7 +295,7 @@ class QueueClaim:
         for _, pod in self._holders(self._at_limit):
             if self.within_limits:
                 break
-            for unit in () if pod.uid in seen else units_below(_ABOVE_ALL, (pod,), self._cache):
+            for unit in () if pod.uid in seen else units_below(ABOVE_ALL, (pod,), self._cache):
                 if unit.whole is not None:
                     seen.update(each.uid for each in unit.pods)
                 if self._is_candidate(unit) and self._frees_limit(unit):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import WORKLOAD_API, PodGroup
@@ -20,6 +21,9 @@ from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.pod_groups import PodGroups
+
+ABOVE_ALL: Final = 1 << 31
+"""Above all priorities that a pod may have."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,10 +40,14 @@ class Unit:
 
 
 def priority_of(pod: PodInfo, groups: PodGroups) -> int:
-    """The priority that counts in preemption: the group's if it has one, else the pod's."""
+    """The priority that counts in preemption: the group's if it has one, else the pod's; ABOVE_ALL for pods that are never
+    evicted.
+    """
     if not pod.group or not groups.is_member(pod):
         return pod.priority
     group = groups.of(pod)
+    if group is not None and group.firm:
+        return ABOVE_ALL
     return pod.priority if group is None or group.priority is None else group.priority
 
 
@@ -78,6 +86,8 @@ def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Un
         if not pod.group or not groups.is_member(pod):
             if pod.priority < priority:
                 units.append(Unit((pod,), pod.priority))
+            continue
+        if (own := groups.of(pod)) is not None and own.firm:
             continue
         group = groups.evicted_with(pod)
         if group is not None:

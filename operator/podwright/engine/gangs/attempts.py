@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -20,9 +21,11 @@ from podwright.core.cycle import Placement, schedule, still_fits
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.observer import Observer
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
+from podwright.core.gangs.gang_preemption import preempts_from
 from podwright.core.gangs.plan import Planner, decide
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.errors import described
+from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
@@ -87,6 +90,8 @@ class Gangs:
         self._failures = failures
         self._foreign_pods = foreign_pods
         self._members = GangMembers(state, failures)
+        self._delayed: dict[str, float] = {}
+        """By key of groups that may not preempt yet: from when on they may, in seconds since the epoch."""
 
     def attempt(self, queued: QueuedPod, policy: ActivePolicy, started: float) -> None:
         """One attempt at the popped pod's group, which must be of a served API."""
@@ -104,6 +109,14 @@ class Gangs:
         for group in self._cache.groups.partially_placed:
             for queued in self._active(group):
                 self._queue.move_to_front(queued)
+
+    def retry_delayed(self) -> None:
+        """Tries the groups again that may preempt from now on."""
+        now = self._sources.wall()
+        for key in [key for key, until in self._delayed.items() if until <= now]:
+            del self._delayed[key]
+            for pod in self._cache.groups.members(key).unplaced():
+                self._queue.activate(pod.uid)
 
     def _attempt_partially_placed(self, but: PodGroup, popped: QueuedPod) -> None:
         """Attempts the other partially placed gangs that sort no later than the popped pod: they need the same room."""
@@ -186,6 +199,7 @@ class Gangs:
             result = "scheduled" if placed else "unschedulable"
         elif isinstance(decision, GangRejection):
             self._not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message), decision.parts)
+            self._delay(decision.group, [member.pod for member in members])
             yield from self._failures.reject_group(members, decision, policy.framework, started)
             result = "unschedulable" if decision.preemption is None else "waiting_on_preemption"
         else:
@@ -194,6 +208,12 @@ class Gangs:
         profile = members[0].pod.scheduler_name
         self._metrics.group_attempt_took(result, profile, self._clock() - started)
         return fitted
+
+    def _delay(self, group: PodGroup, pods: Sequence[PodInfo]) -> None:
+        """The group is tried again when it may preempt."""
+        with suppress(ValueError):
+            if (until := preempts_from(group, pods)) > self._sources.wall():
+                self._delayed[group.key] = until
 
     def _wait_for_policy(
         self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float

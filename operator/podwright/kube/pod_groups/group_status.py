@@ -15,7 +15,7 @@ from typing import Any, Final
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import APIS, GROVE_KIND, KAI_KIND, KIND, VOLCANO_KIND, PodGroup, group_key
 from podwright.core.state.object_store import key_of
-from podwright.engine.ports import Verdict
+from podwright.engine.ports import UNSCHEDULABLE, Verdict
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import MERGE_PATCH, STRATEGIC_PATCH
 from podwright.kube.client.object_metadata import conditions_of
@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
 SCHEDULED_IN_V1ALPHA2: Final = "PodGroupScheduled"
 SCHEDULED_IN_VOLCANO: Final = "Scheduled"
+WAITING_IN_VOLCANO: Final = "Unschedulable"
+"""True while a group of Volcano waits."""
+VOLCANO_REASONS: Final = {UNSCHEDULABLE: "NotEnoughResources"}
+"""What Volcano calls reasons."""
 DISRUPTED: Final = "DisruptionTarget"
 MINIMUM: Final = "podwright.dev/MinimumPlaced"
 """False while a gang that was scheduled once has fewer pods than its minimum. Groups to which that never happened do
@@ -203,6 +207,11 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
             if kind != SCHEDULED or not (waits or known.conditions or key in self._queue):
                 return
             condition = replace(condition, generation=0)
+        elif known.kind == VOLCANO_KIND:
+            condition = replace(condition, generation=0)  # its conditions have none
+            if kind == SCHEDULED_IN_VOLCANO and condition.status != "True":
+                reason = VOLCANO_REASONS.get(condition.reason, condition.reason)
+                kind, condition = WAITING_IN_VOLCANO, replace(condition, status="True", reason=reason)
         if key in self._queue or not condition.equals(known.conditions.get(kind, {})):
             self._queued_change(key).conditions[kind] = condition
 
@@ -258,8 +267,8 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         found: dict[str, Mapping[str, Any]] = {}
         for kind, condition in change.conditions.items():
             before = known.conditions.get(kind, {})
-            scheduled = kind in _SCHEDULED
-            undoes_scheduled = scheduled and known.scheduled_once and condition.status != "True"
+            waits = kind == WAITING_IN_VOLCANO or (kind in _SCHEDULED and condition.status != "True")
+            undoes_scheduled = known.scheduled_once and waits
             if condition.equals(before) or undoes_scheduled:
                 continue
             same = before.get("status") == condition.status
@@ -275,4 +284,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
             }
         if not found or known.kind in (KIND, KAI_KIND):
             return list(found.values())
-        return list({**known.conditions, **found}.values())
+        all_of_them = {**known.conditions, **found}
+        if SCHEDULED_IN_VOLCANO in found:
+            all_of_them.pop(WAITING_IN_VOLCANO, None)
+        return list(all_of_them.values())

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
+from podwright.core.objects.pod_group import (
+    GROUP_LABEL,
+    KAI_API,
+    KAI_KIND,
+    KIND,
+    PLUGINS_API,
+    PLUGINS_KIND,
+    WORKLOAD_API,
+)
 from podwright.core.plugins.default_preemption import GROUP_WAITING
 from podwright.core.queue.hinting import Hinting
 from support.engine.kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
@@ -381,3 +390,71 @@ class TestLosses:
             await settle()
         assert len(rig.evictor.evicted) == 1
         assert [name for name, _, _ in rig.groups.lost] == ["gang"]
+
+
+class TestGroupsOfKai:
+    def rig(self, **spec: Any) -> Rig:
+        """A node, filled by a gang of KAI of low priority, and another gang that needs it."""
+        rig = Rig()
+        rig.evictor.waits = True
+        rig.engine.cache.groups.serve(KAI_API)
+        rig.node("n0")
+        self.group(rig, "low", spec)
+        low = lower(0)
+        low["metadata"]["annotations"] = {"pod-group-name": "low"}
+        rig.engine.assigned.put(low)
+        return rig
+
+    def group(self, rig: Rig, name: str, spec: dict[str, Any]) -> None:
+        created = datetime.fromtimestamp(rig.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        metadata = {"name": name, "namespace": "default", "creationTimestamp": created}
+        rig.engine.objects(KAI_KIND).put({"metadata": metadata, "spec": spec})
+
+    def waits(self, rig: Rig, name: str = "high", **spec: Any) -> None:
+        self.group(rig, name, spec)
+        rig.pod(name, requests=ALL, priority=10, metadata={"annotations": {"pod-group-name": name}})
+
+    @pytest.mark.parametrize(
+        ("preemptibility", "evicted"), [("non-preemptible", []), ("preemptible", ["low0"]), (None, ["low0"])]
+    )
+    @pytest.mark.parametrize("alone", [False, True], ids=["by a gang", "by a pod"])
+    async def test_one_that_is_not_preemptible_is_not_evicted(self, preemptibility, evicted, alone):
+        rig = self.rig(preemptibility=preemptibility)
+        if alone:
+            rig.pod("high", requests=ALL, priority=10)
+        else:
+            self.waits(rig)
+        async with deciding(rig):
+            await settle()
+            assert [name for name, _, _ in rig.evictor.evicted] == evicted
+            assert rig.cluster.bound == []
+
+    async def test_one_with_a_delay_preempts_when_that_has_passed(self):
+        rig = self.rig()
+        self.waits(rig, preemptionDelay="1m30s")
+        async with deciding(rig):
+            await settle()
+            for seconds in (30, 59):
+                rig.now += seconds
+                rig.engine.gangs.retry_delayed()
+                rig.engine.wake()
+                await settle()
+                assert rig.evictor.evicted == []
+            (note,) = {note for note in rig.recorder.notes("FailedScheduling") if "preemptionDelay" in note}
+            assert "as spec.preemptionDelay says" in note
+            rig.now += 1
+            rig.engine.gangs.retry_delayed()
+            rig.engine.wake()
+            await settle()
+            assert [name for name, _, _ in rig.evictor.evicted] == ["low0"]
+
+    async def test_a_delay_that_cannot_be_read_is_an_error_of_its_group_alone(self):
+        rig = self.rig()
+        self.waits(rig, "bad", preemptionDelay="soon")
+        async with deciding(rig):
+            await settle()
+            notes = {note for note in rig.recorder.notes("FailedScheduling") if "preemptionDelay" in note}
+            assert notes == {'PodGroup default/bad: spec.preemptionDelay: time: invalid duration "soon"'}
+            self.waits(rig)
+            await settle()
+            assert [name for name, _, _ in rig.evictor.evicted] == ["low0"]

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from podwright.core.objects.pod_group import KAI_KIND, KIND, PLUGINS_KIND, parse_pod_group
+from podwright.core.objects.pod_group import KAI_KIND, KIND, PLUGINS_KIND, VOLCANO_KIND, parse_pod_group
 from podwright.engine.ports import Verdict
-from podwright.kube.kinds import KAI_POD_GROUPS, PLUGINS_POD_GROUPS, POD_GROUPS
+from podwright.kube.kinds import KAI_POD_GROUPS, PLUGINS_POD_GROUPS, POD_GROUPS, VOLCANO_POD_GROUPS
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.write import work_queue
 from support.http.kit import api, says
@@ -26,6 +26,7 @@ async def writing(*answers, version="v1beta1", default=None):
         writer.use_version(KIND, next(resource for resource in POD_GROUPS if resource.version == version))
         writer.use_version(PLUGINS_KIND, PLUGINS_POD_GROUPS[0])
         writer.use_version(KAI_KIND, KAI_POD_GROUPS[0])
+        writer.use_version(VOLCANO_KIND, VOLCANO_POD_GROUPS[0])
         task = asyncio.create_task(writer.run())
         try:
             yield writer, script
@@ -265,3 +266,24 @@ async def test_a_group_that_was_never_scheduled_does_not_fall_below_its_minimum(
         writer.below_minimum(parse_pod_group(KIND, raw), NO_ROOM)
         await writer.flush(5)
         assert script.requests == []
+
+
+async def test_a_group_of_volcano_that_waits_is_unschedulable_as_its_users_read_it_until_it_is_scheduled():
+    raw = group()
+    parsed = parse_pod_group(VOLCANO_KIND, raw)
+    async with writing() as (writer, script):
+        writer.seen(VOLCANO_KIND, raw)
+        for _ in range(2):
+            writer.not_scheduled(parsed, NO_ROOM)
+            await writer.flush(5)
+        (request,) = script.requests
+        (said,) = request.body["status"]["conditions"]
+        expected = condition("True", "NotEnoughResources", NO_ROOM.message, "Unschedulable", lastTransitionTime=NOW)
+        assert said == expected | {"observedGeneration": 0}
+        writer.scheduled(parsed)
+        await writer.flush(5)
+        (said,) = script.requests[-1].body["status"]["conditions"]
+        assert (said["type"], said["status"]) == ("Scheduled", "True")
+        writer.not_scheduled(parsed, NO_ROOM)
+        await writer.flush(5)
+        assert len(script.requests) == 2

@@ -15,12 +15,11 @@ from podwright.core.framework.interface import CycleState
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.preemption.budgets import StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, select_victims
-from podwright.core.preemption.units import units_below
+from podwright.core.preemption.units import ABOVE_ALL, units_below
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.trial import Trial
 
-_ABOVE_ALL: Final = 1 << 31
 SINGLES: Final = 100
 """How many pods of a node are tried alone."""
 MOST_MOVED: Final = 10
@@ -50,7 +49,7 @@ def _in_the_way(
     movable = [other for other in node.pods.values() if not belongs_to_node(other)]
     movable.sort(key=lambda other: (other.priority, sum(other.requests.amounts.values()), other.key))
     for some in (*([other] for other in movable[:SINGLES]), movable):
-        units = units_below(_ABOVE_ALL, some, cache)
+        units = units_below(ABOVE_ALL, some, cache)
         found = select_victims(framework, state, pod, node, cache, budgets, trials.cluster.world.now(), potential=units)
         if isinstance(found, Candidate) and found.victims and not found.violations and len(found.victims) <= MOST_MOVED:
             return found.victims
