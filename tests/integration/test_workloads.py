@@ -176,3 +176,37 @@ def test_a_snapshot_and_a_recording_form_the_same_gangs(road, tmp_path):
         assert (group.label, group.min_count) == (f"TrainJob {road.namespace}/llama", len(pods))
         assert cluster.cache.groups.members(group.key).total == len(pods)
         assert simulate(cluster, Hypothesis()).gangs == [cluster.cache.groups.progress(group)]
+
+
+def test_the_parts_that_a_grouping_makes_start_as_a_whole(road):
+    """Of two slices of two pods, one is enough to start."""
+    client = road.cluster.client
+    spec = {
+        "owner": {"apiVersion": "batch/v1", "kind": "Job", "selector": {"matchLabels": {"sliced": "yes"}}},
+        "precedence": 10,
+        "minCount": "owner.spec.completions / 2",
+        "subGroup": {"key": "pod.labels['slice']", "minCount": "int(owner.metadata.annotations['slice-size'])"},
+    }
+    meta = {"name": "sliced"}
+    made = client.create(
+        {"apiVersion": "podwright.dev/v1alpha1", "kind": "WorkloadGrouping", "metadata": meta, "spec": spec}
+    )
+    wait_until(lambda: condition(road.cluster, "sliced", "Active").get("reason") == "InForce", 60, "it is in force")
+    job = road("Job", "job", labels={"sliced": "yes"}, annotations={"slice-size": "2"}, spec={"completions": 4})
+    pods = [f"{slice_}-{index}" for slice_ in "ab" for index in range(2)]
+    own = {"schedulerName": "podwright"}
+    for name in (pods[0], pods[2]):
+        road("Pod", name, job, labels={"slice": name[0]}, spec=own)
+    road.room(3)
+    road.wait_decided()
+    assert road.placed().isdisjoint(pods), "no slice is complete"
+    for name in (pods[1], pods[3]):
+        road("Pod", name, job, labels={"slice": name[0]}, spec=own)
+    wait_until(lambda: len(road.placed() & {*pods}) == 2, 60, "one slice is bound")
+    road.nodes += 1
+    road.wait_decided()
+    placed = road.placed() & {*pods}
+    assert placed in ({"a-0", "a-1"}, {"b-0", "b-1"})
+    road.room(1)
+    wait_until(lambda: road.placed().issuperset(pods), 60, "both slices are bound")
+    client.delete(made)

@@ -62,6 +62,26 @@ class SelectedOwner:
 
 
 @dataclass(frozen=True, slots=True)
+class PartOfGroup:
+    key: str = field(
+        metadata=describe(
+            "A CEL expression of type string over owner, owners and pod. Pods of one group for which it has the same value are "
+            "one part of it; with an empty value, a pod is in no part.",
+            minLength=1,
+            maxLength=MAX_EXPRESSION,
+        ),
+    )
+    min_count: str = field(
+        metadata=describe(
+            "A CEL expression of type int over owner, owners and pod: how many pods of a part are placed together, or none "
+            "of the part. It is evaluated for the first pod of each part.",
+            minLength=1,
+            maxLength=MAX_EXPRESSION,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class GroupingSpec:
     owner: SelectedOwner = field(
         metadata=describe(
@@ -93,6 +113,10 @@ class GroupingSpec:
             maxLength=MAX_EXPRESSION,
         ),
     )
+    sub_group: PartOfGroup | None = field(
+        default=None,
+        metadata=describe("Divides the pods of each group into parts, of which each has a minimum of its own."),
+    )
     on_failure: Literal["Wait", "Ignore"] = field(
         default="Wait",
         metadata=describe(
@@ -118,7 +142,13 @@ class GroupingSpec:
             compile_min_count,
         )
 
-        for where, text, compile_ in (("key", self.key, compile_key), ("minCount", self.min_count, compile_min_count)):
+        part = self.sub_group
+        for where, text, compile_ in (
+            ("key", self.key, compile_key),
+            ("minCount", self.min_count, compile_min_count),
+            ("subGroup.key", part.key if part else "", compile_key),
+            ("subGroup.minCount", part.min_count if part else "", compile_min_count),
+        ):
             try:
                 compiled[where] = compile_(text) if text else None
             except CelError as error:
@@ -136,7 +166,9 @@ class GroupingSpec:
             selector=EVERYTHING if selector is None else interned_selector(encode(selector), "spec.owner.selector"),
             key=compiled["key"],
             min_count=compiled["minCount"],
-            texts=(self.key, self.min_count),
+            texts=(self.key, self.min_count, *((part.key, part.min_count) if part else ())),
+            part=compiled["subGroup.key"],
+            part_count=compiled["subGroup.minCount"],
             waits=self.on_failure == "Wait",
         )
 

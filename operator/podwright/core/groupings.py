@@ -50,6 +50,9 @@ class Grouping:
     min_count: Program | None
     texts: Sequence[str]
     """The expressions as they are written."""
+    part: Program | None
+    """The part of its group to which a pod belongs. None: groups have no parts."""
+    part_count: Program | None
     waits: bool
     """True if pods wait whose owners cannot be read, or for which an expression fails."""
 
@@ -63,16 +66,33 @@ class Grouping:
         """
         assert self.min_count is not None
         variables = {"owner": owners[-1], "owners": owners, "pod": pod}
-        key = "" if self.key is None else _evaluated(self.key, "spec.key", variables)
-        if not isinstance(key, str) or len(key) > MAX_KEY:
-            wrong = f"has {len(key)} characters" if isinstance(key, str) else "is no string"
-            raise GroupingError(f"spec.key: its value {wrong}, expected a string of at most {MAX_KEY} characters")
-        count = _evaluated(self.min_count, "spec.minCount", variables)
-        if type(count) is not int or not 0 <= count <= MAX_MINIMUM:
-            raise GroupingError(
-                f"spec.minCount: its value is {count!r:.40}, expected a whole number up to {MAX_MINIMUM}"
-            )
-        return key, count
+        key = "" if self.key is None else _text(self.key, "spec.key", variables)
+        return key, _count(self.min_count, "spec.minCount", variables)
+
+    def part_of(self, owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any]) -> str:
+        """The part of its group to which the pod belongs, "" if to none. As `group_of`."""
+        variables = {"owner": owners[-1], "owners": owners, "pod": pod}
+        return "" if self.part is None else _text(self.part, "spec.subGroup.key", variables)
+
+    def minimum_of_part(self, owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any]) -> int:
+        """The minimum of the pod's part. As `group_of`."""
+        variables = {"owner": owners[-1], "owners": owners, "pod": pod}
+        return 0 if self.part_count is None else _count(self.part_count, "spec.subGroup.minCount", variables)
+
+
+def _text(program: Program, where: str, variables: Mapping[str, object]) -> str:
+    text = _evaluated(program, where, variables)
+    if not isinstance(text, str) or len(text) > MAX_KEY:
+        wrong = f"has {len(text)} characters" if isinstance(text, str) else "is no string"
+        raise GroupingError(f"{where}: its value {wrong}, expected a string of at most {MAX_KEY} characters")
+    return text
+
+
+def _count(program: Program, where: str, variables: Mapping[str, object]) -> int:
+    count = _evaluated(program, where, variables)
+    if type(count) is not int or not 0 <= count <= MAX_MINIMUM:
+        raise GroupingError(f"{where}: its value is {count!r:.40}, expected a whole number up to {MAX_MINIMUM}")
+    return count
 
 
 def _evaluated(program: Program, where: str, variables: Mapping[str, object]) -> object:

@@ -15,7 +15,7 @@ from podwright.api.workload_grouping import grouping_in_force
 from podwright.core.groupings import POD, Kind
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, body_of
-from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key
+from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, part_of_made
 from podwright.core.state.cache import Cache
 from podwright.engine.intake.owners import OwnerObject, Owners, UnusableError, owner_object
 from podwright.simulator.redaction import Named
@@ -35,6 +35,8 @@ class MadeGroups:
         self._pods: Mapping[str, Raw] = {}
         self._succeeded: dict[str, set[str]] = {}
         """The uids of members that have succeeded, by group."""
+        self._parts: dict[str, dict[str, int]] = {}
+        """The minimums of parts, by group."""
 
     def take_groupings(self, groupings: Iterable[Raw]) -> list[InvalidObjectError]:
         """Returns what is wrong with them. An invalid one stays as its status says that it last was valid."""
@@ -97,9 +99,12 @@ class MadeGroups:
         done = self._succeeded.setdefault(found.group, set())
         if pod.phase == "Succeeded":
             done.add(pod.uid)
-        if pod.phase == "Succeeded" or groups.get(found.group) is None:
-            put(MADE_KIND, found.group_object(max(1, found.count - len(done))))
-        return replace(pod, group=found.group)
+        parts = self._parts.setdefault(found.group, {})
+        is_new = bool(found.part) and found.size not in parts.values()
+        size = parts.setdefault(found.part, found.size) if found.part else 0
+        if pod.phase == "Succeeded" or groups.get(found.group) is None or is_new:
+            put(MADE_KIND, found.group_object(max(1, found.count - len(done)), parts.values()))
+        return replace(pod, group=found.group, task=part_of_made(found.part, size) if size and not done else "")
 
     def _pod(self, uid: str) -> OwnerObject | None:
         raw = self._pods.get(uid)

@@ -54,6 +54,17 @@ def test_a_simulation_starts_all_pods_of_a_workload_or_none(nodes, starts):
     assert copy_of(cluster) == before
 
 
+def test_of_each_part_of_a_workload_a_simulation_starts_its_minimum_or_nothing():
+    """One part misses a pod."""
+    parts = {"key": "pod.labels['part']", "minCount": "int(pod.labels['size'])"}
+    sliced = grouping("clusters", **RAY, minCount="2", subGroup=parts)
+    sizes = {"a0": 2, "b0": 2, "b1": 2, "c0": 1}
+    pods = [member(name, metadata={"labels": {"part": name[0], "size": str(size)}}) for name, size in sizes.items()]
+    assert landed(simulate(loaded(node("n0"), sliced, LLM, *pods[:3]), Hypothesis())) == ["b0", "b1"]
+    cluster = loaded(node("n0", cpu="8"), sliced, LLM, *pods)
+    assert landed(simulate(cluster, Hypothesis())) == ["b0", "b1", "c0"]
+
+
 def test_a_simulation_of_a_gang_in_a_cluster_without_nodes_ends():
     result = simulate(loaded(CLUSTERS, LLM, *PODS), Hypothesis())
     assert len(result.pending) == 3

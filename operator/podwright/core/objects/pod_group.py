@@ -20,6 +20,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive
 from podwright.core.objects.resources import resource_list
 from podwright.core.objects.sub_groups import (
+    BELOW,
     MAX_LEVELS,
     PartOf,
     SubGroup,
@@ -356,7 +357,16 @@ def _of_kai(spec: Mapping[str, Any]) -> Terms:
 
 
 def _of_made(spec: Mapping[str, Any]) -> Terms:
-    return SubGroup(pods=as_positive(spec.get("minCount"), "spec.minCount")), None
+    """With parts, `partSizes` has their minimums. A pod names its part as `part_of_made` does."""
+    pods = as_positive(spec.get("minCount"), "spec.minCount")
+    sizes = as_list(spec.get("partSizes"), "spec.partSizes")
+    children = tuple(SubGroup(f"of {size}", each=size) for size in sizes)
+    return SubGroup(pods=pods, children=children), (lambda pod: pod.task) if children else None
+
+
+def part_of_made(name: str, size: int) -> str:
+    """How a pod names its part, which needs so many pods, in a group that a WorkloadGrouping has made."""
+    return f"of {size}{BELOW}{name}"
 
 
 _TREES: Final[Mapping[str, Callable[[Mapping[str, Any]], Terms]]] = {

@@ -6,7 +6,7 @@ owner that a grouping selects decides. `workloads` uses this while the scheduler
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -54,20 +54,27 @@ class Membership:
     owners: Sequence[OwnerObject]
     values: Raw
     count: int
+    part: str
+    """The part of the group; empty if there is none."""
+    size: int
+    """The minimum of the part."""
+
+    def unusable(self, text: str) -> UnusableError:
+        return _unusable(self.grouping, self.owners[-1], text)
 
     @property
     def group(self) -> str:
         """The key of the group."""
         return group_key(MADE_API, self.namespace, f"{self.owners[-1].uid}.{self.key}")
 
-    def group_object(self, least: int) -> Raw:
-        """The group as an object of MADE_KIND, with this minimum."""
+    def group_object(self, least: int, sizes: Iterable[int] = ()) -> Raw:
+        """The group as an object of MADE_KIND, with this minimum, and parts with these."""
         owner, name = self.owners[-1], f"{self.owners[-1].uid}.{self.key}"
         return {
             "apiVersion": owner.api_version,
             "kind": owner.kind[1],
             "metadata": {"name": name, "namespace": self.namespace, "uid": owner.uid},
-            "spec": {"minCount": least, "owner": owner.name},
+            "spec": {"minCount": least, "owner": owner.name, "partSizes": sorted(set(sizes))},
         }
 
 
@@ -79,6 +86,12 @@ class UnusableError(Exception):
     def __init__(self, text: str, owner: Owner | OwnerObject, kind: Kind, *, waits: bool, unknown: bool) -> None:
         super().__init__(text)
         self.owner, self.kind, self.waits, self.unknown = owner, kind, waits, unknown
+
+
+def _unusable(grouping: Grouping, owner: OwnerObject, text: str) -> UnusableError:
+    """The grouping has no usable value for a pod of the owner."""
+    about = f"WorkloadGrouping {grouping.name}, {owner.label}: {text}"
+    return UnusableError(about, owner, owner.kind, waits=grouping.waits, unknown=False)
 
 
 class Owners:
@@ -134,7 +147,7 @@ class Owners:
             grouping = next((each for each in of_kind if each.selects(found.api_version, found.labels)), None)
             if grouping is not None:
                 member = None if grouping.min_count is None else self._member_of(pod, raw, grouping, owners)
-                return member if member is not None and member.count > 1 else None
+                return member if member is not None and (member.count > 1 or member.part) else None
             owners.pop()
         return None
 
@@ -177,13 +190,14 @@ class Owners:
 
     def _member_of(self, pod: PodInfo, raw: Raw, grouping: Grouping, owners: Sequence[OwnerObject]) -> Membership:
         """Raises UnusableError."""
-        values, owner = _pod_values(pod, raw), owners[-1]
+        values, bodies = _pod_values(pod, raw), [*map(self._body, owners)]
         try:
-            key, count = grouping.group_of([*map(self._body, owners)], values)
+            key, count = grouping.group_of(bodies, values)
+            part = grouping.part_of(bodies, values)
+            size = max(1, grouping.minimum_of_part(bodies, values)) if part else 0
         except GroupingError as error:
-            text = f"WorkloadGrouping {grouping.name}, {owner.label}: {error}"
-            raise UnusableError(text, owner, owner.kind, waits=grouping.waits, unknown=False) from error
-        return Membership(grouping, pod.namespace, key, owners, values, count)
+            raise _unusable(grouping, owners[-1], str(error)) from error
+        return Membership(grouping, pod.namespace, key, owners, values, count, part, size)
 
     def _body(self, owner: OwnerObject) -> Raw:
         known = self._parsed.get(owner.uid)

@@ -20,7 +20,7 @@ import orjson
 from podwright.core.groupings import POD, Grouping, GroupingError, Kind
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import Owner, PodInfo, body_of
-from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, workload_label
+from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, part_of_made, workload_label
 from podwright.engine.intake.objects import Objects
 from podwright.engine.intake.owners import Membership, OwnerObject, Owners, UnusableError, owner_object, pod_as_owner
 from podwright.engine.intake.stream import Raw
@@ -32,10 +32,15 @@ GONE_SECONDS: Final = 10.0
 """For how long an owner may be unknown before it counts as gone: the watches have no common order."""
 AT_ONCE: Final = 64
 """How many pods are taken in again, and minimums evaluated, in one step."""
+MAX_SIZES: Final = 64
+"""How many different minimums the parts of a group may have."""
 UNGROUPED: Final = "WorkloadUnknown"
 """The reason of the event for pods that are scheduled without the group that they should have."""
 
 
+_Place = tuple[str, str]
+"""The key of a pod's group, and how the pod names its part of it."""
+_NOWHERE: Final[_Place] = ("", "")
 _Kept = Mapping[str, Any] | bytes
 """A pod that is to be taken in again: as JSON if it has a node, since nothing else keeps the object."""
 
@@ -51,6 +56,8 @@ class _Made:
     count: int
     raw: Raw
     """The group as an object, with a minimum of `count` less those that have succeeded."""
+    parts: dict[str, int] = field(default_factory=dict)
+    """The minimums of its parts."""
     succeeded: set[str] = field(default_factory=set)
     """Uids of members that have succeeded, also if they are deleted by now."""
 
@@ -162,10 +169,10 @@ class Workloads:
         """The pod as a member of its group, if groupings put it into one. Call it only while `active`."""
         if (pod.group and self._cache.groups.is_member(pod)) or pod.owner is None:
             return pod
-        key = self._present_group(pod.uid)
+        key, part = self._present_group(pod.uid)
         if key not in self._made:
-            key = self._group_of(pod, pod.owner, raw)
-        return replace(pod, group=key) if key != pod.group else pod
+            key, part = self._group_of(pod, pod.owner, raw)
+        return replace(pod, group=key, task=part) if (key, part) != (pod.group, pod.task) else pod
 
     def succeeded(self, pod: PodInfo) -> None:
         """The pod has succeeded. It counts as one of its group's minimum: what replaces a failed pod need not wait for
@@ -234,31 +241,30 @@ class Workloads:
         self._go_on()
         self.on_read_changed()
 
-    def _present_group(self, uid: str) -> str:
-        placed = self._cache.placement(uid)
-        if placed is not None:
-            return placed.pods[uid].group
-        queued = self._queue.get(uid)
-        return "" if queued is None else queued.pod.group
+    def _present_group(self, uid: str) -> _Place:
+        placed, queued = self._cache.placement(uid), self._queue.get(uid)
+        pod = placed.pods[uid] if placed is not None else None if queued is None else queued.pod
+        return _NOWHERE if pod is None else (pod.group, pod.task)
 
-    def _group_of(self, pod: PodInfo, owner: Owner, raw: Raw) -> str:
+    def _group_of(self, pod: PodInfo, owner: Owner, raw: Raw) -> _Place:
         """The key of the pod's group, and of one that does not exist if it has to wait; "" if it has none."""
         try:
             found = self._owners.group_of(pod, owner, raw)
+            place = ("", pod.task) if found is None else self._joined(found)
         except UnusableError as problem:
             if self._waits_for.get(pod.uid) != problem.owner.uid:
                 self.left(pod.uid)
-            return self._wait(pod, raw, problem)
+            return self._wait(pod, raw, problem), pod.task
         self.left(pod.uid)
-        return "" if found is None else self._joined(found)
+        return place
 
     def _pod(self, uid: str) -> OwnerObject | None:
         placed, queued = self._cache.placement(uid), self._queue.get(uid)
         pod = placed.pods[uid] if placed is not None else None if queued is None else queued.pod
         return None if pod is None else pod_as_owner(pod)
 
-    def _joined(self, found: Membership) -> str:
-        """The key of the group, which is made if it does not exist."""
+    def _joined(self, found: Membership) -> _Place:
+        """The group is made if it does not exist. Raises UnusableError."""
         group = found.group
         if group not in self._made:
             made = _Made(
@@ -272,7 +278,24 @@ class Workloads:
             for uid in made.owners:
                 self._made_of.setdefault(uid, set()).add(group)
             self._put(made)
-        return group
+        return group, self._part_of(self._made[group], found)
+
+    def _part_of(self, made: _Made, found: Membership) -> str:
+        """How a pod names its part. Once pods of the group have succeeded, new ones are in none: they may be all that is
+        left of a part. Raises UnusableError.
+        """
+        if not found.part or made.succeeded:
+            return ""
+        if found.part not in made.parts:
+            sizes = {found.size, *made.parts.values()}
+            if len(sizes) > MAX_SIZES:
+                text = f"spec.subGroup.minCount: has more than {MAX_SIZES} different values in one group"
+                raise found.unusable(text)
+            is_new = found.size not in made.parts.values()
+            made.parts[found.part] = found.size
+            if is_new:
+                self._put(made)
+        return part_of_made(found.part, made.parts[found.part])
 
     def _count_again(self, group: str) -> None:
         """An owner of the group's pods has changed. The group keeps its minimum if the expression fails now, or an
@@ -291,7 +314,8 @@ class Workloads:
         return 0 < len(made.succeeded) < made.count and self._owners.get(made.owners[-1]) is not None
 
     def _put(self, made: _Made) -> None:
-        spec = {**made.raw["spec"], "minCount": max(1, made.count - len(made.succeeded))}
+        least = max(1, made.count - len(made.succeeded))
+        spec = {**made.raw["spec"], "minCount": least, "partSizes": sorted(set(made.parts.values()))}
         made.raw = {**made.raw, "spec": spec}
         self._groups.put(made.raw)
 

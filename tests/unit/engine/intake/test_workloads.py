@@ -6,6 +6,8 @@ from weakref import ref
 
 import pytest
 
+from podwright.api.workload_grouping import parse_grouping
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.state.pod_groups import PodGroups
 from podwright.engine.intake import workloads as module
 from podwright.engine.ports import Regarding
@@ -325,6 +327,99 @@ class TestChanges:
             rig.engine.workloads.step()
             steps += 1
         assert steps == 3
+
+
+SLICED = {"key": "pod.labels[?'slice'].orValue('')", "minCount": "int(pod.annotations['size'])"}
+
+
+class TestParts:
+    def sliced(self, name, size=2, **options):
+        metadata = {"annotations": {"size": str(size)}, "labels": {"slice": name[0]}}
+        return pod_of(TRAIN, name, requests={"cpu": "4"}, metadata=metadata, **options)
+
+    async def test_of_each_part_its_minimum_starts_or_nothing(self):
+        rig = rig_with(grouping(minCount="2", subGroup=SLICED), nodes=1)
+        rig.own(TRAIN)
+        rig.put(*(self.sliced(name) for name in ("a0", "b0")))
+        async with deciding(rig):
+            await settle()
+            assert rig.bound == set()
+            rig.put(self.sliced("b1"))
+            rig.now += 15
+            rig.engine.wake()
+            await settle()
+            assert rig.bound == {"b0", "b1"}
+            rig.node("more")
+            rig.now += 15
+            rig.engine.wake()
+            await settle()
+            assert rig.bound == {"b0", "b1"}
+            rig.put(self.sliced("a1"))
+            rig.now += 15
+            rig.engine.wake()
+            await settle()
+            assert rig.bound == {"a0", "a1", "b0", "b1"}
+
+    async def test_parts_may_have_different_minimums_and_pods_may_be_in_none(self):
+        rig = rig_with(grouping(minCount="1", subGroup=SLICED))
+        rig.own(TRAIN)
+        pods = [*(self.sliced(f"a{index}", 3) for index in range(2)), *(self.sliced(f"b{index}") for index in range(2))]
+        rig.put(*pods, pod_of(TRAIN, "driver"))
+        async with deciding(rig):
+            await settle()
+            assert rig.bound == {"b0", "b1", "driver"}
+            assert rig.minimums == {"Job default/train": 1}
+
+    async def test_a_pod_that_changes_stays_in_its_part(self):
+        rig = rig_with(grouping(minCount="1", subGroup=SLICED))
+        rig.own(TRAIN)
+        raw = self.sliced("a0")
+        rig.put(raw)
+        metadata = {**raw["metadata"], "labels": {"slice": "a", "new": "label"}, "resourceVersion": "2"}
+        rig.put({**raw, "metadata": metadata})
+        async with deciding(rig):
+            await settle()
+            assert rig.bound == set()
+            rig.put(self.sliced("a1"))
+            rig.now += 15
+            rig.engine.wake()
+            await settle()
+            assert rig.bound == {"a0", "a1"}
+
+    async def test_what_replaces_a_failed_pod_of_a_part_does_not_wait_for_those_that_have_succeeded(self):
+        rig = rig_with(grouping(minCount="2", subGroup=SLICED))
+        rig.own(TRAIN)
+        first, second = self.sliced("a0"), self.sliced("a1")
+        rig.put(first, second)
+        async with deciding(rig):
+            await settle()
+            assert rig.bound == {"a0", "a1"}
+            rig.engine.assigned.put({**on_node(first, "n0"), "status": {"phase": "Succeeded"}})
+            rig.engine.assigned.drop("default/a1", None)
+            rig.put(self.sliced("a2"))
+            await settle()
+            assert rig.bound == {"a0", "a1", "a2"}
+
+    async def test_the_different_minimums_of_a_group_are_bounded(self, monkeypatch):
+        monkeypatch.setattr(module, "MAX_SIZES", 3)
+        rig = rig_with(grouping(minCount="1", subGroup=SLICED))
+        rig.own(TRAIN)
+        rig.put(*(self.sliced(f"{part}0", size) for size, part in enumerate("abcd", 2)))
+        (text,) = rig.engine.cache.groups.awaited.values()
+        assert text.endswith("spec.subGroup.minCount: has more than 3 different values in one group")
+
+    @pytest.mark.parametrize(
+        ("part", "where"),
+        [
+            ({"key": "1", "minCount": "1"}, "spec.subGroup.key"),
+            ({"key": "'a'", "minCount": "'b'"}, "spec.subGroup.minCount"),
+            ({"key": "'a'"}, "spec.subGroup.minCount"),
+            ({"key": "nobody", "minCount": "1"}, "spec.subGroup.key"),
+        ],
+    )
+    def test_its_expressions_are_type_checked(self, part, where):
+        with pytest.raises(InvalidObjectError, match=where):
+            parse_grouping(grouping(minCount="1", subGroup=part))
 
 
 class TestUnknownOwners:
