@@ -184,8 +184,16 @@ bench-core: venv ## measure decisions per second of the core alone, in-process (
 	$(BIN)/python -m benchmarks.core.queues
 
 .PHONY: bench-scale
-bench-scale: venv ## measure the core alone on 5,000 to 100,000 nodes with 10 pods each, in-process: 8 minutes (ARGS="--only plain")
-	$(BIN)/python -m benchmarks.core.decisions --nodes 5000 20000 50000 100000 --placed-per-node 10 --pods 3000 $(ARGS)
+bench-scale: venv ## measure and chart the core alone on 5,000 to 100,000 nodes with 10 pods each, in-process: 8 minutes
+	$(BIN)/python -m benchmarks.core.decisions --nodes 5000 20000 50000 100000 --placed-per-node 10 --pods 3000 --json benchmarks/results/scale.json --chart benchmarks/results/scale.svg $(ARGS)
+
+.PHONY: bench-start
+bench-start: venv ## measure a start with 100,000 nodes and a million placed pods, from a server that generates its lists (ARGS="--nodes 10000")
+	$(BIN)/python -m benchmarks.start_at_scale $(ARGS)
+
+.PHONY: soak
+soak: venv ## run an hour of churn on a real API server, and check that nothing grows (ARGS="--hours 12")
+	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 .PHONY: bench-beside
 bench-beside: venv ## measure how long ordinary pods wait beside hostile objects, in-process (ARGS=--help)

@@ -1,7 +1,7 @@
 """Simulates all kubelets, and the controllers of all pods, with one request for each step of a pod.
 
 A pod on a node becomes Running at once. A pod that is deleted ends at once, whatever its grace period. Each pod that was
-evicted or deleted is created again without a node, as the controller of a Job does.
+evicted or deleted is created again without a node, as the controller of a Job does, unless the pods have no controller.
 """
 
 import asyncio
@@ -17,10 +17,14 @@ _ON_NODES = "/api/v1/pods?fieldSelector=spec.nodeName%21%3D"
 
 
 class Kubelets:
-    """See the module. `sent`: the number of requests so far."""
+    """See the module. `sent`: the number of requests so far. `on_node` learns of each pod that is seen on a node."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(
+        self, api: Api, *, controlled: bool = True, on_node: Callable[[Json], object] = lambda _pod: None
+    ) -> None:
         self._api = api
+        self._controlled = controlled
+        self._on_node = on_node
         self._work: asyncio.Queue[Callable[[], Awaitable[int]]] = asyncio.Queue()
         self.sent = 0
 
@@ -36,6 +40,8 @@ class Kubelets:
             settled.set()
             async for event in self._api.watch(_ON_NODES, listed["metadata"]["resourceVersion"]):
                 if event["type"] == "DELETED":
+                    if not self._controlled:
+                        continue
                     again = successor(event["object"])
                     self._work.put_nowait(partial(self._api.post, collection_path(again), again))
                 else:
@@ -55,6 +61,7 @@ class Kubelets:
         if "deletionTimestamp" in pod["metadata"]:
             self._work.put_nowait(partial(self._api.delete, path))
         elif pod["status"].get("phase") == "Pending":
+            self._on_node(pod)
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
             status = {"phase": "Running", "startTime": now, "conditions": [ready]}

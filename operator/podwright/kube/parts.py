@@ -219,7 +219,14 @@ def _writers(base: Base) -> _Writers:
     http, wall = base.http, time.time
     dropped = partial(base.metrics.count, EVENTS_DROPPED)
     muted = base.options.leader_election.leader_elect or base.options.shadow_only
-    events = EventRecorder(http, clock=wall, dropped=dropped, steady=time.monotonic, muted=muted)
+    events = EventRecorder(
+        http,
+        clock=wall,
+        dropped=dropped,
+        steady=time.monotonic,
+        muted=muted,
+        scheduled_per_second=base.options.scheduled_events_per_second,
+    )
     return _Writers(
         events=events,
         pod_status=PodStatusWriter(http, wall),

@@ -64,6 +64,7 @@ _NOT_HERE: Final = frozenset(
             "pod_intake",
             "extenders",
             "extender_attempts",
+            "scheduled_events_per_second",
             "queue_sort",
             "page",
             "grace",

@@ -46,6 +46,7 @@ from podwright.kube.options.values import (
     SIGNALS,
     SWITCH,
     VERBOSITY,
+    WHOLE,
     OptionsError,
     choice,
 )
@@ -170,6 +171,11 @@ class Options(ServingOptions, UnusedOptions):
         "another, as by kube-scheduler.",
         default="32",
     )
+    scheduled_events_per_second: int | None = option(
+        WHOLE,
+        "How many events Scheduled are written in a second at most; 0: none. A burst of pods binds faster without them, "
+        "and the Binding says the same. Default: one for each pod, as kube-scheduler does.",
+    )
     signals: SignalsFile | None = option(  # noqa: RUF009 -- a field, as the others
         SIGNALS,
         "A file that defines the signals that policies may name: numbers of each node from metrics.k8s.io, from "
@@ -248,6 +254,8 @@ class Options(ServingOptions, UnusedOptions):
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
             raise OptionsError("--pod-max-backoff-seconds must not be less than --pod-initial-backoff-seconds")
         self.check_serving()
+        if self.scheduled_events_per_second is not None and self.scheduled_events_per_second < 0:
+            raise OptionsError("--scheduled-events-per-second must not be negative")
         if self.min_compatibility_version is not None and self.min_compatibility_version > (
             self.emulated_version or NEWEST_MINOR
         ):

@@ -277,9 +277,11 @@ class Reflector:
                 version = page["metadata"]["resourceVersion"]
                 del page  # before the next one comes
         await self._free.wait()
-        for key in before - listed:
-            self.known.pop(key, None)
-            self._sink.drop(key, None)
+        async with aclosing(objects_of({"items": before - listed})) as gone:
+            async for key in gone:
+                await self._free.wait()
+                self.known.pop(key, None)
+                self._sink.drop(key, None)
         self._resource_version = version
         self._relist_requested = False
         self.list_count += 1

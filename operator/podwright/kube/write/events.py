@@ -35,6 +35,8 @@ from podwright.kube.write.work_queue import until_idle
 
 log = logging.getLogger(__name__)
 
+SCHEDULED: Final = "Scheduled"
+"""The reason of the event of each bound pod."""
 WORKERS: Final = 8
 """Events that are posted at once where the network takes no time."""
 MOST_WORKERS: Final = 128
@@ -103,7 +105,9 @@ class EventRecorder:
         per_second: float = EVENTS_PER_SECOND,
         steady: Callable[[], float] | None = None,
         muted: bool = False,
+        scheduled_per_second: int | None = None,
     ) -> None:
+        """`scheduled_per_second`: how many events Scheduled are written in a second at most; None: all."""
         self.muted = muted
         """True if nothing is recorded. A standby leaves the events to the leader."""
         self._http = http
@@ -123,6 +127,9 @@ class EventRecorder:
         self._next_at = 0.0
         self._serial = 0
         self._refusals: set[str] = set()
+        self._scheduled_per_second = scheduled_per_second
+        self._scheduled_left = 0.0 if scheduled_per_second is None else float(scheduled_per_second)
+        self._scheduled_at = self._steady()
 
     def record(
         self,
@@ -138,6 +145,8 @@ class EventRecorder:
             return
         note = _shortened(note)
         if kind == "Normal":
+            if reason == SCHEDULED and not self._tells_scheduled():
+                return
             self._enqueue(_Post(self._body(regarding, kind, reason, action, note, policy, reporter)))
             return
         now, steady = self._clock(), self._steady()
@@ -159,6 +168,18 @@ class EventRecorder:
         body = self._body(regarding, kind, reason, action, note, policy, reporter)
         all_series.append(_Series(body=body, last=now, last_steady=steady, written_at=steady))
         self._enqueue(_Post(body))
+
+    def _tells_scheduled(self) -> bool:
+        """True unless there were too many events Scheduled in the last second."""
+        most, now = self._scheduled_per_second, self._steady()
+        if most is None:
+            return True
+        self._scheduled_left = min(most, self._scheduled_left + most * (now - self._scheduled_at))
+        self._scheduled_at = now
+        if self._scheduled_left < 1:
+            return False
+        self._scheduled_left -= 1
+        return True
 
     def _series_of(self, key: str) -> list[_Series]:
         found = self._series.get(key)

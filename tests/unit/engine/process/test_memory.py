@@ -95,3 +95,27 @@ def test_lookup_caches_are_cleared_when_idle(reclaimer, monkeypatch):
     assert cleared == []
     reclaimer.reclaim(8)
     assert cleared == [True]
+
+
+def test_no_automatic_collection_examines_more_objects_than_it_can_in_some_milliseconds():
+    """A million pods may come within a minute, and stay."""
+    examined = []
+
+    def note(phase, info):
+        if phase == "start":
+            generation = info["generation"]
+            examined.append((generation, sum(len(gc.get_objects(i)) for i in range(generation + 1))))
+
+    before = gc.get_threshold()
+    gc.callbacks.append(note)
+    gc.freeze()
+    try:
+        gc.set_threshold(*memory.THRESHOLDS)
+        kept = [[] for _ in range(700_000)]
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*before)
+        gc.unfreeze()
+    assert len(kept) == 700_000
+    assert {generation for generation, _ in examined} == {0, 1}
+    assert max(count for _, count in examined) < 400_000

@@ -9,6 +9,7 @@ import orjson
 import pytest
 from aiohttp import web
 
+from podwright.kube.client import pages
 from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import POD
@@ -134,6 +135,40 @@ async def test_after_410_between_pages_it_starts_the_list_again():
         await until(reflector.synced.is_set)
         assert "continue" not in script.requests[2].query
         assert sink.objects["b"] == "2"
+
+
+async def test_a_server_that_ends_lists_at_half_delays_the_start_and_no_object_is_dropped():
+    """Each continue token has expired. What was listed is known meanwhile, and counts once a list is complete."""
+    half = page(item("a", 1), item("b", 1), version=1, following="more")
+    whole = page(item("a", 1), item("b", 1), item("c", 1), version=2)
+    async with reflecting(*[half, says(410)] * 5, whole) as (sink, script, reflector):
+        await until(lambda: len(script.requests) >= 10)
+        assert not reflector.synced.is_set()
+        assert sink.objects.keys() >= {"a", "b"}
+        await until(reflector.synced.is_set)
+        assert sink.objects.keys() == {"a", "b", "c"}
+        assert sink.dropped == []
+        assert ["continue" in request.query for request in script.requests[:10]] == [False, True] * 5
+
+
+async def test_other_tasks_run_while_many_objects_are_dropped_that_a_list_lacks(monkeypatch):
+    """All pods of a large cluster may be gone after a pause. With no time for a slice, others run after each of them."""
+    monkeypatch.setattr(pages, "SLICE_SECONDS", 0.0)
+    turns = []
+
+    async def take_turns():
+        while True:
+            turns.append(len(sink.dropped))
+            await asyncio.sleep(0)
+
+    many = [item(f"pod-{number}", 1) for number in range(500)]
+    async with reflecting(page(*many, version=1), streams(expired()), page(version=9)) as (sink, _, reflector):
+        other = asyncio.create_task(take_turns())
+        await until(lambda: reflector.list_count == 2)
+        other.cancel()
+        assert len(sink.dropped) == 500
+        assert not reflector.known
+        assert len({dropped for dropped in turns if 0 < dropped < 500}) > 400
 
 
 async def test_a_silent_watch_is_replaced_if_the_server_has_newer_versions(monkeypatch):

@@ -237,6 +237,26 @@ async def test_a_step_of_the_wall_clock_does_not_end_a_series(monkeypatch, step)
         assert script.requests[-1].body["series"]["count"] == 4
 
 
+@pytest.mark.parametrize(("most", "first", "later"), [(None, 9, 9), (0, 0, 0), (3, 3, 2)])
+async def test_scheduled_events_can_be_few_or_none_and_others_are_not(most, first, later):
+    async with recording(scheduled_per_second=most) as (recorder, script, time):
+
+        async def reasons_of_a_burst():
+            script.requests.clear()
+            for _ in range(9):
+                recorder.record(POD, "Normal", "Scheduled", "Binding", "there")
+                recorder.record(POD, "Normal", "Nominated", "Nominating", "there")
+            await recorder.flush(5)
+            return [request.body["reason"] for request in script.requests]
+
+        found = await reasons_of_a_burst()
+        assert (found.count("Scheduled"), found.count("Nominated")) == (first, 9)
+        time[0] += 2 / 3
+        assert (await reasons_of_a_burst()).count("Scheduled") == later
+        time[0] += 60
+        assert (await reasons_of_a_burst()).count("Scheduled") == first
+
+
 async def test_events_beyond_the_queue_limit_are_dropped_and_counted():
     async with api(default=says(201, {})) as (http, _):
         dropped = []

@@ -1,0 +1,256 @@
+"""Runs Podwright for hours on a real API server with simulated kubelets, and checks that nothing grows.
+
+    make soak                                            # an hour: 5,000 nodes, 100 pods/s in and out
+    make soak ARGS="--hours 12 --output soak.json"       # half a day
+    make soak ARGS="--hours 0.05 --nodes 300 --rate 20"  # three minutes, to see that it works
+
+Pods are created at a steady rate, and the oldest are deleted at the same one. Meanwhile nodes leave with their pods and
+come back, and a policy is edited. At the end, the caches must be as large as what the API server has. Memory in use,
+resident memory and latency of the last third of the time are compared with those of the second third: the first third
+fills caches. Exits with 1 if one is greater by more than its bound.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+import urllib.request
+from collections import deque
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Final
+
+from benchmarks.http_client import Api, Json, connect
+from benchmarks.kubelets import Kubelets
+from benchmarks.schedulers import SCHEDULER_NAME, install, podwright
+from benchmarks.workloads import render_pod
+from podwright.testing import ControlPlane
+from podwright.testing.objects import collection_path, node, object_path
+from podwright.testing.processes import free_port
+
+STANDING_SECONDS: Final = 60
+"""For how many seconds of pods there is room: the oldest pod is deleted when it is that old."""
+NODE_SECONDS: Final = 5.0
+"""How often a node leaves, and comes back after as long."""
+POLICY_SECONDS: Final = 15.0
+SAMPLES: Final = 360
+"""How many samples a run has. An interval is at least five seconds."""
+SETTLED_SECONDS: Final = 60.0
+BOUNDS: Final = {"in_use_mb": 1.05, "resident_mb": 1.1, "p99_ms": 1.5}
+"""By how much the last third may exceed the second one. Resident memory also says whether the heap falls apart."""
+_POLICY: Final[Json] = {
+    "apiVersion": "podwright.dev/v1alpha1",
+    "kind": "SchedulerPolicy",
+    "metadata": {"name": "soak"},
+    "spec": {"schedulerName": SCHEDULER_NAME, "strategy": {"type": "LeastAllocated"}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was measured at `at` seconds, and the latency of the pods that were bound since the sample before."""
+
+    at: float
+    bound: int
+    resident_mb: float
+    in_use_mb: float
+    p50_ms: float
+    p99_ms: float
+
+
+class Soak:
+    """The load, and what it measures."""
+
+    def __init__(self, api: Api, nodes: int, rate: float, metrics_url: str, pid: int) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._rate = rate
+        self._metrics_url = metrics_url
+        self._pid = pid
+        self._created: dict[str, float] = {}
+        self._latencies: list[float] = []
+        self._standing: deque[str] = deque()
+        self.bound = 0
+        self.samples: list[Sample] = []
+
+    def seen_on_node(self, pod: Json) -> None:
+        """Notes the latency of a pod that has just got a node."""
+        created = self._created.pop(pod["metadata"]["name"], None)
+        if created is not None:
+            self.bound += 1
+            self._latencies.append(time.monotonic() - created)
+
+    async def run(self, seconds: float) -> None:
+        """The load and the samples for this long."""
+        try:
+            async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._churn_pods())
+                tasks.create_task(self._churn_nodes())
+                tasks.create_task(self._edit_policy())
+                tasks.create_task(self._sample(max(5.0, seconds / SAMPLES)))
+        except TimeoutError:
+            return
+
+    async def _churn_pods(self) -> None:
+        started = time.monotonic()
+        async with asyncio.TaskGroup() as requests:
+            for number in count():
+                await asyncio.sleep(max(0.0, started + number / self._rate - time.monotonic()))
+                requests.create_task(self._create(f"soak-{number}", number))
+                if len(self._standing) > STANDING_SECONDS * self._rate:
+                    requests.create_task(self._api.delete(_path_of(self._standing.popleft())))
+
+    async def _create(self, name: str, number: int) -> None:
+        body = render_pod({"metadata": {"labels": {"app": f"app-{number % 20}"}}}, name, "default")
+        if number % 4 == 0:
+            key = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 5, "whenUnsatisfiable": "DoNotSchedule"}
+            selector = {"labelSelector": {"matchLabels": body["metadata"]["labels"]}}
+            body["spec"]["topologySpreadConstraints"] = [{**key, **selector}]
+        self._created[name] = time.monotonic()
+        await self._api.post(collection_path(body), body)
+        self._standing.append(name)
+
+    async def _churn_nodes(self) -> None:
+        for number in count():
+            name = node_name(number % self._nodes)
+            await asyncio.sleep(NODE_SECONDS)
+            await self._api.delete(object_path(node(name)))
+            listed = await self._api.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}")
+            for each in listed["items"]:
+                await self._api.delete(_path_of(each["metadata"]["name"]))
+            await asyncio.sleep(NODE_SECONDS)
+            await create_node(self._api, name)
+
+    async def _edit_policy(self) -> None:
+        await self._api.post(collection_path(_POLICY), _POLICY)
+        for number in count():
+            await asyncio.sleep(POLICY_SECONDS)
+            strategy = {"type": ("MostAllocated", "LeastAllocated")[number % 2]}
+            policy = await self._api.get(object_path(_POLICY))
+            await self._api.send(
+                "PUT", object_path(_POLICY), {**policy, "spec": {**policy["spec"], "strategy": strategy}}
+            )
+
+    async def _sample(self, interval: float) -> None:
+        started = time.monotonic()
+        while True:
+            await asyncio.sleep(interval)
+            found = await asyncio.to_thread(metrics, self._metrics_url)
+            latencies, self._latencies = self._latencies or [0.0, 0.0], []
+            resident = resident_mb(self._pid)
+            sample = Sample(
+                at=round(time.monotonic() - started, 1),
+                bound=self.bound,
+                resident_mb=round(resident, 1),
+                in_use_mb=round(found["podwright_memory_in_use_bytes"] / 1e6, 1),
+                p50_ms=round(1e3 * median(latencies), 1),
+                p99_ms=round(1e3 * quantiles([*latencies, latencies[-1]], n=100)[98], 1),
+            )
+            self.samples.append(sample)
+            print("   ".join(f"{name} {value}" for name, value in asdict(sample).items()), flush=True)
+
+    async def differences(self) -> dict[str, tuple[float, int]]:
+        """How many nodes and pods the caches have, and how many the API server has, once they agree or after a
+        while.
+        """
+        ends = time.monotonic() + SETTLED_SECONDS
+        while True:
+            nodes = await self._api.get("/api/v1/nodes?limit=1")
+            pods = await self._api.get("/api/v1/pods?fieldSelector=spec.nodeName%21%3D")
+            has = {
+                "nodes": len(nodes["items"]) + nodes["metadata"].get("remainingItemCount", 0),
+                "pods": len(pods["items"]),
+                "assumed_pods": 0,
+            }
+            found = await asyncio.to_thread(metrics, self._metrics_url)
+            both = {kind: (found[f'scheduler_cache_size{{type="{kind}"}}'], number) for kind, number in has.items()}
+            if all(cached == number for cached, number in both.values()) or time.monotonic() > ends:
+                return both
+            await asyncio.sleep(1)
+
+
+def node_name(number: int) -> str:
+    return f"node-{number:05}"
+
+
+async def create_node(api: Api, name: str) -> None:
+    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{int(name[-5:]) % 3}"}
+    body = node(name, labels=labels)
+    await api.post(collection_path(body), body)
+
+
+def resident_mb(pid: int) -> float:
+    """The resident memory of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1e3
+
+
+def _path_of(pod: str) -> str:
+    return f"/api/v1/namespaces/default/pods/{pod}"
+
+
+def metrics(url: str) -> dict[str, float]:
+    """The samples of a page of metrics, by name with labels."""
+    with urllib.request.urlopen(url, timeout=30) as response:
+        lines = response.read().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
+
+
+def grown(samples: list[Sample]) -> dict[str, tuple[float, float]]:
+    """The figures whose median in the last third exceeds that of the second third by more than their bound."""
+    third = len(samples) // 3
+    found = {}
+    for name, bound in BOUNDS.items():
+        before = median([getattr(sample, name) for sample in samples[third : 2 * third]])
+        after = median([getattr(sample, name) for sample in samples[2 * third :]])
+        if after > before * bound:
+            found[name] = (before, after)
+    return found
+
+
+async def soak(cluster: ControlPlane, nodes: int, rate: float, seconds: float) -> tuple[list[Sample], list[str]]:
+    """The samples, and what is wrong."""
+    installed = install(cluster)
+    port = free_port()
+    async with connect(cluster.kubeconfig) as api:
+        for first in range(0, nodes, 100):
+            await asyncio.gather(*(create_node(api, node_name(i)) for i in range(first, min(first + 100, nodes))))
+        scheduler = podwright((f"--health-address=127.0.0.1:{port}",)).start(cluster, installed)
+        url = f"http://127.0.0.1:{port}"
+        load = Soak(api, nodes, rate, f"{url}/metrics", scheduler.pid)
+        kubelets = asyncio.create_task(Kubelets(api, controlled=False, on_node=load.seen_on_node).run(asyncio.Event()))
+        await load.run(seconds)
+        sizes = await load.differences()
+        kubelets.cancel()
+        await asyncio.gather(kubelets, return_exceptions=True)
+        scheduler.stop()
+    wrong = [
+        f"{kind}: {cached:g} in the cache, {has} in the API" for kind, (cached, has) in sizes.items() if cached != has
+    ]
+    wrong += [
+        f"{name}: {before:g} in the second third, {after:g} in the last"
+        for name, (before, after) in grown(load.samples).items()
+    ]
+    return load.samples, wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--rate", type=float, default=100.0, help="pods per second in, and as many out")
+    parser.add_argument("--output", type=Path, help="a file for the samples, as JSON")
+    given = parser.parse_args()
+    with ControlPlane() as cluster:
+        samples, wrong = asyncio.run(soak(cluster, given.nodes, given.rate, given.hours * 3600))
+    if given.output is not None:
+        given.output.write_text(json.dumps([asdict(sample) for sample in samples], indent=1) + "\n")
+    print("\n".join(wrong) or "nothing grew, and the caches are as large as what the API server has")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
