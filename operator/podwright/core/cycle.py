@@ -324,14 +324,14 @@ def place(
     if cache.place_rules is not None and (kept := cache.place_rules.preferred(pod, feasible.slots)) is not None:
         feasible = Feasible(cache.table, feasible.slots[kept])
         extra = None if extra is None else extra[kept]
-    count = len(feasible.slots)
+    count = len(feasible)
     names = cache.table.names
     rejected = search.diagnosis.plugins() if search.diagnosis.stages or search.diagnosis.explicit else {}
     if count == 1:
         _report(framework, state, search.evaluated, rejected)
         return Placement(
             pod=pod,
-            node_name=names[feasible.slots[0]],
+            node_name=names[feasible.slot(0)],
             state=state,
             score=None,
             runner_up=None,
@@ -344,10 +344,10 @@ def place(
         total = total + extra  # not in place: scores may be cached
     _report(framework, state, search.evaluated, rejected, scored=count)
     chosen, runner_up = select_host(total, below)
-    second = None if runner_up is None else (names[feasible.slots[runner_up]], int(total[runner_up]))
+    second = None if runner_up is None else (names[feasible.slot(runner_up)], int(total[runner_up]))
     return Placement(
         pod=pod,
-        node_name=names[feasible.slots[chosen]],
+        node_name=names[feasible.slot(chosen)],
         state=state,
         score=int(total[chosen]),
         runner_up=second,

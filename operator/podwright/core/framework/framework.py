@@ -374,7 +374,7 @@ class Framework(BuiltPlugins):
         int64. Fills `details` with each plugin's normalised scores.
         """
         self.pre_score(state, pod, feasible)
-        length = len(feasible.slots)
+        length = len(feasible)
         total: Any = np.zeros(length, self._total_type)
         constant = 0
         for plugin in self.score_plugins:

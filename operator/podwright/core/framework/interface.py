@@ -203,14 +203,15 @@ def _all_rows(size: int) -> Slots:
 class Feasible:
     """The nodes that passed all filters. Scores are arrays aligned with `slots`."""
 
-    __slots__ = ("_runs", "all_rows", "slots", "table")
+    __slots__ = ("_count", "_runs", "_slots", "all_rows", "table")
 
-    def __init__(self, table: NodeTable, slots: Slots, runs: Sequence[slice] = ()) -> None:
-        """`runs`: the same rows as slices, if these are few."""
+    def __init__(self, table: NodeTable, slots: Slots | None, runs: Sequence[range] = ()) -> None:
+        """`runs`: the rows as ranges, if these are few; then `slots` may be None until somebody needs all of them."""
         self.table = table
-        self.slots = slots
+        self._slots = slots
         self._runs = runs
-        self.all_rows = len(slots) == table.size
+        self._count = sum(map(len, runs)) if slots is None else len(slots)
+        self.all_rows = self._count == table.size
         """True if all rows of the table are feasible, so that `take` need not copy."""
 
     @classmethod
@@ -223,17 +224,38 @@ class Feasible:
         if infeasible * ROWS_PER_GAP > table.size:
             return cls(table, np.flatnonzero(alive))
         gaps = np.flatnonzero(~alive).tolist()
-        runs = [slice(start, end) for start, end in zip([0, *[gap + 1 for gap in gaps]], [*gaps, None], strict=True)]
-        return cls(table, np.concatenate([rows[run] for run in runs]), runs)
+        ends = [*gaps, table.size]
+        return cls(
+            table, None, [range(start, end) for start, end in zip([0, *[gap + 1 for gap in gaps]], ends, strict=True)]
+        )
 
     def __len__(self) -> int:
-        return len(self.slots)
+        return self._count
+
+    @property
+    def slots(self) -> Slots:
+        """The rows, in ascending order."""
+        if self._slots is None:
+            self._slots = self.take(_all_rows(self.table.size))
+        return self._slots
+
+    def slot(self, index: int) -> int:
+        """`slots[index]`."""
+        if self._slots is not None:
+            return int(self._slots[index])
+        for run in self._runs:
+            if index < len(run):
+                return run[index]
+            index -= len(run)
+        raise IndexError(index)
 
     def take(self, column: NDArray[A]) -> NDArray[A]:
         """The feasible nodes' rows of the column. Read-only."""
         if self.all_rows:
             return column
-        return np.concatenate([column[run] for run in self._runs]) if self._runs else column[self.slots]
+        if self._runs:
+            return np.concatenate([column[run.start : run.stop] for run in self._runs])
+        return column.take(self.slots)
 
     def nodes(self) -> Sequence[Node]:
         """The feasible nodes, in the order of `slots`."""

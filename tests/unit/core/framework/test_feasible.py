@@ -29,5 +29,9 @@ def test_the_rows_that_pass_and_their_part_of_a_column(infeasible):
     table = SimpleNamespace(size=SIZE, valid=np.ones(SIZE, np.bool_), full=True)
     column = np.arange(SIZE) * 10
     feasible = Feasible.passing(table, alive)
-    assert feasible.slots.tolist() == np.flatnonzero(alive).tolist()
+    passing = np.flatnonzero(alive).tolist()
+    assert len(feasible) == len(passing)
+    assert [feasible.slot(index) for index in range(0, len(passing), 97)] == passing[::97]
+    assert feasible.slots.tolist() == passing
+    assert [feasible.slot(index) for index in range(0, len(passing), 97)] == passing[::97]
     assert feasible.take(column).tolist() == column[alive].tolist()
