@@ -1,7 +1,8 @@
 """Simulates all kubelets, and the controllers of all pods, with one request for each step of a pod.
 
-A pod on a node becomes Running at once. A pod that is deleted ends at once, whatever its grace period. Each pod that was
-evicted or deleted is created again without a node, as the controller of a Job does, unless the pods have no controller.
+A pod on a node becomes Running at once, and succeeds after the time of its annotation RUNS_FOR, such as 200ms, if it has
+one. A pod that is deleted ends at once, whatever its grace period. Each pod that was evicted or deleted is created again
+without a node, as the controller of a Job does, unless the pods have no controller.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from functools import partial
 from benchmarks.http_client import Api, Json
 from podwright.testing.objects import collection_path, object_path
 
+RUNS_FOR = "benchmarks/runs-for"
 _IN_FLIGHT = 16
 _ON_NODES = "/api/v1/pods?fieldSelector=spec.nodeName%21%3D"
 
@@ -66,6 +68,11 @@ class Kubelets:
             ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
             status = {"phase": "Running", "startTime": now, "conditions": [ready]}
             self._work.put_nowait(partial(self._api.patch, f"{path}/status", {"status": status}))
+            if runs_for := pod["metadata"].get("annotations", {}).get(RUNS_FOR):
+                ended = partial(self._api.patch, f"{path}/status", {"status": {"phase": "Succeeded"}})
+                asyncio.get_running_loop().call_later(
+                    int(runs_for.removesuffix("ms")) / 1000, self._work.put_nowait, ended
+                )
 
 
 def successor(pod: Json) -> Json:
@@ -73,5 +80,6 @@ def successor(pod: Json) -> Json:
     metadata = pod["metadata"]
     name, _, count = metadata["name"].partition(".")
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
-    kept = {"name": f"{name}.{int(count or 0) + 1}", "namespace": metadata["namespace"], "labels": metadata["labels"]}
+    kept = {key: metadata[key] for key in ("namespace", "labels", "annotations") if key in metadata}
+    kept["name"] = f"{name}.{int(count or 0) + 1}"
     return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": spec}

@@ -13,7 +13,7 @@ _ZONE = "topology.kubernetes.io/zone"
 async def quality(api: Api) -> dict[str, float]:
     """`placement_quality` of the cluster's present state."""
     nodes = (await api.get("/api/v1/nodes"))["items"]
-    pods = (await api.get("/api/v1/pods?fieldSelector=spec.nodeName%21%3D"))["items"]
+    pods = (await api.get("/api/v1/pods?fieldSelector=spec.nodeName%21%3D,status.phase%21%3DSucceeded"))["items"]
     return placement_quality(nodes, pods)
 
 

@@ -6,9 +6,11 @@ run during the measurement, and all other operations before it. To add a workloa
 objects go to `templates/`.
 """
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,8 @@ class CreatePods:
 
     With `bound_to`, they are created on that many nodes in turn and need no scheduler. `one_by_one`: each measured pod is
     created when the one before it is bound. `unschedulable`: the measured pods are not to be bound, but told that they
-    fit nowhere.
+    fit nowhere. `others`: after each `modulus` pods, the next of the templates is used. `sizes`: the pods are in groups of
+    so many, whose number is the quotient.
     """
 
     count: int
@@ -73,6 +76,8 @@ class CreatePods:
     modulus: int = 1
     one_by_one: bool = False
     unschedulable: bool = False
+    others: tuple[Json, ...] = ()
+    sizes: tuple[int, ...] = ()
 
     @property
     def needs_claims(self) -> bool:
@@ -85,8 +90,11 @@ class CreatePods:
         return (self.object(number) for number in range(self.count))
 
     def object(self, number: int) -> Json:
-        template = numbered(self.template, number, self.modulus)
-        body = render_pod(template, f"{self.prefix}{number}", self.namespace)
+        templates = (self.template, *self.others)
+        template = templates[number // self.modulus % len(templates)]
+        if self.sizes:
+            template = _replaced(template, {"{quotient}": bisect_right([*accumulate(self.sizes)], number)})
+        body = render_pod(numbered(template, number, self.modulus), f"{self.prefix}{number}", self.namespace)
         if self.bound_to:
             body["spec"]["nodeName"] = f"{_NODE_PREFIX}{number % self.bound_to}"
         return body
@@ -94,14 +102,20 @@ class CreatePods:
 
 @dataclass(frozen=True, slots=True)
 class CreateAny:
-    """`count` objects of each of the `templates`, which may name their number (see `numbered`)."""
+    """`count` objects of each of the `templates`, which may name their number (see `numbered`), and of `sizes` their
+    own.
+    """
 
     templates: tuple[Json, ...]
     count: int = 1
     modulus: int = 1
+    sizes: tuple[int, ...] = ()
 
     def objects(self) -> Iterator[Json]:
-        return (numbered(each, number, self.modulus) for number in range(self.count) for each in self.templates)
+        for number in range(self.count):
+            for each in self.templates:
+                template = _replaced(each, {"{size}": self.sizes[number]}) if self.sizes else each
+                yield numbered(template, number, self.modulus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +239,7 @@ def _sizes(test: Json) -> Iterator[Workload]:
 class _Reader:
     """Parses the operations of a file for one set of parameters."""
 
-    def __init__(self, workload: str, pod_template: str | None, params: Mapping[str, int]) -> None:
+    def __init__(self, workload: str, pod_template: str | None, params: Mapping[str, Any]) -> None:
         self._workload = workload
         self._pod_template = pod_template
         self._params = params
@@ -244,21 +258,27 @@ class _Reader:
             case "createNamespaces":
                 return CreateNamespaces(self._count(raw), raw["prefix"])
             case "createPods":
+                sizes, templates = self._sizes(raw), self._pods(raw)
                 return CreatePods(
-                    self._count(raw),
+                    sum(sizes) or self._count(raw),
                     MEASURED_PREFIX if raw.get("collectMetrics") else f"prepared-{number}-",
                     raw.get("namespace", "default"),
-                    self._template(raw.get("podTemplatePath") or self._pod_template),
+                    templates[0],
                     not raw.get("skipWaitToCompletion", False),
                     self._param(raw, "boundToParam", 0),
                     self._param(raw, "moduloParam", 1),
                     raw.get("oneByOne", False),
                     raw.get("until") == "Unschedulable",
+                    templates[1:],
+                    sizes,
                 )
             case "createAny":
-                values = {f"{{{name}}}": self._params[name] for name in raw.get("templateParams", ())}
-                templates = tuple(_replaced(self._template(path), values) for path in raw["templatePaths"])
-                return CreateAny(templates, self._param(raw, "countParam", 1), self._param(raw, "moduloParam", 1))
+                sizes, templates = (
+                    self._sizes(raw),
+                    tuple(self._with_params(raw, path) for path in raw["templatePaths"]),
+                )
+                count = len(sizes) or self._param(raw, "countParam", 1)
+                return CreateAny(templates, count, self._param(raw, "moduloParam", 1), sizes)
             case "churn":
                 templates = tuple(map(self._template, raw["templatePaths"]))
                 return Churn(templates, raw["intervalMilliseconds"] / 1000, raw["mode"] == "create")
@@ -273,6 +293,20 @@ class _Reader:
 
     def _param(self, raw: Json, field: str, default: int) -> int:
         return int(self._params[raw[field].removeprefix("$")]) if field in raw else default
+
+    def _sizes(self, raw: Json) -> tuple[int, ...]:
+        return tuple(self._params[raw["sizesParam"].removeprefix("$")]) if "sizesParam" in raw else ()
+
+    def _pods(self, raw: Json) -> tuple[Json, ...]:
+        """The templates of pods, in the order of a round. Of `podTemplates`, each comes so often, evenly spread."""
+        rounds = raw.get("podTemplates", {raw.get("podTemplatePath") or self._pod_template: 1})
+        places = sorted(((i + 0.5) / count, path) for path, count in rounds.items() for i in range(count))
+        return tuple(self._with_params(raw, path) for _, path in places)
+
+    def _with_params(self, raw: Json, path: str | None) -> Json:
+        values = {f"{{{name}}}": self._params[name] for name in raw.get("templateParams", ())}
+        body: Json = _replaced(self._template(path), values)
+        return body
 
     def _template(self, path: str | None) -> Json:
         """The template `templates/PATH.yaml`."""
@@ -314,6 +348,9 @@ def _replaced(template: Any, values: Mapping[str, int]) -> Any:
 def render_pod(body: Json, name: str, namespace: str) -> Json:
     """A pod from a template. Without containers in the template, it gets one that requests 100m CPU and 500Mi memory."""
     spec: dict[str, Any] = {"schedulerName": SCHEDULER_NAME, **body.get("spec", {})}
-    rendered = pod(name, namespace, labels=body.get("metadata", {}).get("labels", {}))
+    metadata = body.get("metadata", {})
+    rendered = pod(name, namespace, labels=metadata.get("labels", {}))
+    if "annotations" in metadata:
+        rendered["metadata"]["annotations"] = metadata["annotations"]
     rendered["spec"] |= spec
     return rendered

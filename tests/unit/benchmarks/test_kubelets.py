@@ -75,6 +75,13 @@ def test_a_bound_pod_runs_and_a_deleted_one_ends_and_comes_back():
     assert api.sent == [("PATCH", "/b/status", "Running"), ("DELETE", "/c", None), ("POST", "", again)]
 
 
+def test_a_pod_succeeds_after_its_time():
+    api = FakeApi([pod("a", annotations={"benchmarks/runs-for": "1ms"})])
+    simulated(api, 2)
+    assert api.sent == [("PATCH", "/a/status", "Running"), ("PATCH", "/a/status", "Succeeded")]
+    assert successor(api.pods[0])["metadata"]["annotations"] == {"benchmarks/runs-for": "1ms"}
+
+
 def test_a_successor_keeps_labels_and_spec_but_no_node_and_has_a_new_name():
     first = successor(pod("c"))
     assert first["metadata"] == {"name": "c.1", "namespace": "default", "labels": {"queue": "q"}}

@@ -1,5 +1,7 @@
 """The workload files are valid, and yield the objects that they describe."""
 
+from collections import Counter
+
 import pytest
 from benchmarks.__main__ import main
 from benchmarks.workloads import SETS, Churn, CreateNodes, CreatePods, DeletePods, choose, load, numbered
@@ -119,6 +121,41 @@ def test_parameters_in_templates_are_numbers_and_one_gpu_of_the_gang_is_guarante
     assert workload.measured.count == gang["spec"]["minMember"]
     groups = {body["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for body in workload.measured.objects()}
     assert groups == {gang["metadata"]["name"]}
+
+
+def test_gangs_fill_the_nodes_nine_times_and_have_as_many_pods_as_they_need():
+    workload = ALL["GangsInWaves/32Nodes"]
+    gangs = {
+        body["metadata"]["name"]: body["spec"]["minMember"]
+        for op in workload.preparation
+        for body in op.objects()
+        if body["kind"] == "PodGroup"
+    }
+    pods = [*workload.measured.objects()]
+    assert Counter(body["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for body in pods) == gangs
+    assert (len(gangs), len(pods), workload.nodes) == (53, 9 * 32, 32)
+    assert {body["metadata"]["annotations"]["benchmarks/runs-for"] for body in pods} == {"6000ms"}
+    wave = 0
+    for size in gangs.values():
+        wave += size
+        assert wave <= 32
+        wave %= 32
+
+
+@pytest.mark.parametrize(
+    ("title", "each"), [("KueueBaseline/5Cohorts", (350, 100, 50)), ("KueueLargeScale/20Cohorts", (20, 7, 3))]
+)
+def test_each_queue_of_kueues_shapes_gets_its_pods_of_each_size(title, each):
+    workload = ALL[title]
+    queues = [
+        body for op in workload.preparation for body in op.objects() if body["metadata"]["name"].startswith("queue-")
+    ]
+    found = Counter(
+        (body["metadata"]["labels"]["podwright.dev/queue"], body["spec"]["priorityClassName"])
+        for body in workload.measured.objects()
+    )
+    expected = dict(zip(("priority-50", "priority-100", "priority-200"), each, strict=True))
+    assert found == {(queue["metadata"]["name"], name): count for queue in queues for name, count in expected.items()}
 
 
 def test_a_capacity_in_a_template_replaces_the_default_one():
