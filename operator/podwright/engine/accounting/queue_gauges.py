@@ -5,7 +5,7 @@ have is summed up under OTHER, without queues that have queues below them, which
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
@@ -18,6 +18,7 @@ from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.queues import (
     QUEUE_ALLOCATED,
     QUEUE_GUARANTEE,
+    QUEUE_HOURS,
     QUEUE_LIMIT,
     QUEUE_OWED,
     QUEUE_PENDING,
@@ -31,7 +32,7 @@ OTHER: Final = "other"
 AT_ONCE: Final = 64
 """How many queues one step of a gauge reads."""
 
-Amounts = Mapping[str, int]
+Amounts = Mapping[str, float]
 
 
 def compute_queue_gauges(metrics: Metrics, queues: Queues) -> None:
@@ -52,11 +53,16 @@ def compute_queue_gauges(metrics: Metrics, queues: Queues) -> None:
     def limit(_name: str, rules: QueueRules) -> Amounts:
         return {resource: quota.limit for resource, quota in rules.quotas.items() if quota.limit != UNBOUNDED}
 
+    def hours(name: str, _rules: QueueRules) -> Amounts:
+        record = queues.records.get(name)
+        return {} if record is None else dict(record.hours)
+
     for gauge, read in (
         (QUEUE_ALLOCATED, allocated),
         (QUEUE_SHARE, share),
         (QUEUE_GUARANTEE, guarantee),
         (QUEUE_LIMIT, limit),
+        (QUEUE_HOURS, hours),
     ):
         metrics.compute(gauge, partial(_amounts, queues, read))
     metrics.compute(QUEUE_PENDING, partial(_of_leaves, queues, queues.waiting_below))
@@ -65,7 +71,7 @@ def compute_queue_gauges(metrics: Metrics, queues: Queues) -> None:
 
 def _amounts(queues: Queues, read: Callable[[str, QueueRules], Amounts]) -> Steps[Mapping[tuple[str, str], float]]:
     resources = _resources(queues) if queues.active else frozenset()
-    total: Counter[tuple[str, str]] = Counter()
+    total: defaultdict[tuple[str, str], float] = defaultdict(float)
     for names in _in_parts(queues):
         for label, name, rules in names:
             for resource, amount in read(name, rules).items():

@@ -19,6 +19,11 @@ QUEUE_GUARANTEE: Final = Gauge("podwright_queue_guarantee", "What a queue is gua
 QUEUE_LIMIT: Final = Gauge(
     "podwright_queue_limit", "The most that a queue may have, if it has a limit.", ("queue", "resource")
 )
+QUEUE_HOURS: Final = Gauge(
+    "podwright_queue_resource_hours",
+    "What a queue has used since its record began: core-hours, byte-hours or unit-hours.",
+    ("queue", "resource"),
+)
 QUEUE_PENDING: Final = Gauge(
     "podwright_queue_pending_pods", "Pods of a queue without queues below it that wait for a node.", ("queue",)
 )

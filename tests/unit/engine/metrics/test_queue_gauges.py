@@ -65,9 +65,19 @@ def test_amounts_are_in_cores_and_a_queue_without_a_limit_has_none(gauges):
         "share": {("ml", "cpu"): 3.5, ("a", "cpu"): 3.5},
         "guarantee": {("ml", "cpu"): 2, ("a", "cpu"): 0},
         "limit": {("ml", "cpu"): 8},
+        "resource_hours": {},
         "pending_pods": {("a",): 2},
         "owed": {("a",): 1},
     }
+
+
+def test_hours_are_those_of_all_pods_of_a_queue_and_of_those_below(gauges):
+    gauges.queues.set(QueueRules("ml", quotas={"cpu": Quota()}))
+    gauges.queues.set(QueueRules("a", parent="ml", quotas={"cpu": Quota()}))
+    gauges.runs("p", "a", "1500m")
+    for hour in range(3):
+        gauges.queues.sample_usage(1_700_000_000.0 + 3600 * hour)
+    assert gauges.read()["resource_hours"] == {("ml", "cpu"): 3, ("a", "cpu"): 3}
 
 
 def test_a_queue_that_has_nothing_has_a_series_so_that_alerts_see_it(gauges):

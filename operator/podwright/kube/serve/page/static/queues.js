@@ -1,4 +1,4 @@
-// The queues of teams as a tree: guarantee, share and use as bars, and who borrows.
+// The queues of teams as a tree: guarantee, share and use as bars, and who borrows what others lend.
 
 import { byId, el, fill } from "./dom.js";
 import { amount, label } from "./units.js";
@@ -32,25 +32,27 @@ export class Queues {
     // One scale for all queues, so that their bars can be compared. A limit far above everything does not count.
     const greatest = Math.max(1, ...list.map((queue) => Math.max(...of(queue).slice(0, 3))));
     const scale = Math.max(greatest, ...list.map((queue) => Math.min(of(queue)[3] ?? 0, 2 * greatest)));
+    const borrowing = list.some((queue) => of(queue)[0] > of(queue)[2]);
     const heads = ["Queue", "Use", "Has", "Share", "Guarantee", "Limit", "Pods that wait"];
     const head = el("tr", {}, heads.map((text, column) => el("th", { scope: "col", class: column > 1 ? "number" : null }, text)));
     const top = this.#box.querySelector(".scroll")?.scrollTop || 0;
     fill(this.#box, [
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of queues" },
         el("table", {}, el("caption", { class: "hidden" }, `Queues and what they have of ${label(resource)}, each above the queues below it`),
-          el("thead", {}, head), el("tbody", {}, list.map((queue) => row(queue, of(queue), resource, scale))))),
+          el("thead", {}, head), el("tbody", {}, list.map((queue) => row(queue, of(queue), resource, scale, borrowing))))),
       unlisted > 0 && el("p", { class: "quiet" }, `${unlisted.toLocaleString("en")} more, which are not listed here.`),
     ]);
     this.#box.querySelector(".scroll").scrollTop = top;
   }
 }
 
-function row([name, depth, state, problem, waiting], [has, share, guarantee, limit], resource, scale) {
+function row([name, depth, state, problem, waiting], [has, share, guarantee, limit], resource, scale, borrowing) {
   const text = (value) => (value ? amount(value, resource) : "–");
   const borrowed = Math.max(0, has - guarantee);
   const above = Math.max(0, has - Math.max(share, guarantee));
   const notes = [
     borrowed > 0 && guarantee > 0 && el("small", {}, `${amount(borrowed, resource)} borrowed`),
+    borrowing && has < guarantee && el("small", {}, `${amount(guarantee - has, resource)} lent`),
     above > 0 && el("small", { class: "above" }, `${amount(above, resource)} above its share`),
   ];
   const badge = problem ? ["bad", "Invalid", problem] : state !== "Open" ? ["plain", state, "Its pods wait"] : null;
