@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from podwright.core.objects.devices.claims import FOR_EXTENDED_RESOURCES
-from podwright.kube.kinds import KAI_QUEUE, VOLCANO_QUEUE
+from podwright.kube.kinds import KAI_QUEUE, KAI_TOPOLOGY, KUEUE_TOPOLOGY, VOLCANO_QUEUE
 from podwright.testing import ControlPlane, Versions, node, pod, wait_until, workload_api
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
@@ -98,7 +98,7 @@ def cluster(binaries, tmp_path_factory) -> Iterator[ControlPlane]:
     with ControlPlane(binaries=binaries, api_server_flags=flags, **api.composite_options) as control_plane:
         kit.install(control_plane)
         control_plane.apply(kit.CHECKOUT / "crds" / "gangs", volcano.CRD, kai.CRD, grove.CRD)
-        for resource in (KAI_QUEUE, VOLCANO_QUEUE):
+        for resource in (KAI_QUEUE, VOLCANO_QUEUE, KAI_TOPOLOGY[0], KUEUE_TOPOLOGY[0]):
             install(control_plane, resource)
         yield control_plane
 
@@ -207,13 +207,13 @@ def test_every_right_is_used(cluster, audit_log):
 
 
 def create_queues(cluster):
-    """A reservation, a grouping, a queue of each API, and a namespace that uses one and has a view of another, with the
+    """A reservation, a grouping, a topology, a queue of each API, and a namespace that uses one and has a view of another, with the
     policies that serve Volcano and KAI.
     """
     for name in ("volcano", "kai-scheduler"):
         cluster.apply(make_policy(name, schedulerName=name))
     examples = kit.CHECKOUT / "manifests" / "examples"
-    names = ("queues/teams", "queues/reservation", "rebalance/tidy")
+    names = ("queues/teams", "queues/reservation", "rebalance/tidy", "topology/default")
     cluster.apply(*(examples / f"{name}.yaml" for name in names))
     cluster.apply(examples.parent / "groupings" / "deployment.yaml")
     for resource in (KAI_QUEUE, VOLCANO_QUEUE):

@@ -1,4 +1,5 @@
-"""The CRDs of KAI's and Volcano's queues, written for the tests from the Go types of their APIs.
+"""The CRDs of KAI's and Volcano's queues, and of KAI's and Kueue's topologies, written for the tests from the
+Go types of their APIs.
 
 KAI v0.17.0-9-gd5bc503a, pkg/apis/scheduling/v2; Volcano v1.16.0-alpha.1-42-ged72c7c81, volcano.sh/apis,
 pkg/apis/scheduling/v1beta1.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podwright.kube.kinds import KAI_QUEUE, VOLCANO_QUEUE, Resource
+from podwright.kube.kinds import KAI_QUEUE, KAI_TOPOLOGY, KUEUE_TOPOLOGY, VOLCANO_QUEUE, Resource
 from podwright.testing import ControlPlane, wait_until
 
 Json = dict[str, Any]
@@ -59,6 +60,9 @@ _SCHEMAS = {
             requested=_AMOUNTS,
         ),
     ),
+    **dict.fromkeys(
+        (KAI_TOPOLOGY[0], KUEUE_TOPOLOGY[0]), _object(spec=_object(levels=_list(_object(nodeLabel=_STRING))))
+    ),
     VOLCANO_QUEUE: _object(
         spec=_object(
             weight={"type": "integer", "default": 1, "minimum": 1, "maximum": 65535},
@@ -83,7 +87,8 @@ _SCHEMAS = {
 
 def crd(resource: Resource) -> Json:
     """The CRD of this kind."""
-    names = {"kind": resource.kind, "plural": resource.plural, "singular": "queue", "listKind": "QueueList"}
+    kind = resource.kind
+    names = {"kind": kind, "plural": resource.plural, "singular": kind.lower(), "listKind": f"{kind}List"}
     version = {
         "name": resource.version,
         "served": True,
@@ -102,7 +107,9 @@ def crd(resource: Resource) -> Json:
 def install(cluster: ControlPlane, resource: Resource) -> None:
     """Installs the CRD, and waits until the API server serves it."""
     cluster.apply(crd(resource))
-    wait_until(lambda: cluster.client.raw("GET", resource.collection)[0] == 200, 30, f"queues of {resource.group}")
+    wait_until(
+        lambda: cluster.client.raw("GET", resource.collection)[0] == 200, 30, f"{resource.plural} of {resource.group}"
+    )
 
 
 def uninstall(cluster: ControlPlane, resource: Resource) -> None:
@@ -110,4 +117,8 @@ def uninstall(cluster: ControlPlane, resource: Resource) -> None:
     cluster.client.raw(
         "DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{resource.plural}.{resource.group}"
     )
-    wait_until(lambda: cluster.client.raw("GET", resource.collection)[0] == 404, 30, f"no queues of {resource.group}")
+    wait_until(
+        lambda: cluster.client.raw("GET", resource.collection)[0] == 404,
+        30,
+        f"no {resource.plural} of {resource.group}",
+    )

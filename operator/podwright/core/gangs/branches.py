@@ -186,7 +186,7 @@ def parts_of(branch: Branch, above: str = "") -> Iterator[tuple[str, str]]:
 
 MOST_DIGITS: Final = 18
 """Of the number of a pod, so many digits count."""
-MOST_WORK: Final = 500_000_000
+MOST_WORK: Final = 1_000_000_000
 """How much is tried, in nodes looked at, before domains are left out: some ten seconds. Filters that a sum over nodes
 cannot know may reject every domain, and branches within branches try domains within domains.
 """
