@@ -2,74 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from podwright.cli.main import main
-from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing import ControlPlane, node, wait_until
 from support.control_plane import operator_process as kit
+from support.gangs.pod_groups import Case, install_crd, remove_crd
+from support.rebalance.controller import Controller
 from support.rebalance.kit import policy
 
-OURS = "podwright"
+RESERVATIONS = "/apis/podwright.dev/v1alpha1/reservations"
 POLICY = "/apis/podwright.dev/v1alpha1/rebalancepolicies/{}"
-
-
-class Controller:
-    """Creates a pod for each one that is missing, as a ReplicaSet does."""
-
-    def __init__(self, cluster: ControlPlane, namespace: str) -> None:
-        self.cluster = cluster
-        self.namespace = namespace
-        self.wanted: dict[str, int] = {}
-        self.made = 0
-
-    def create(self, app: str, on: str = "") -> None:
-        self.made += 1
-        spec = {"nodeName": on} if on else {}
-        raw = pod(
-            f"{app}-{self.made}", self.namespace, scheduler=OURS, cpu="1", labels={"app": app},
-            terminationGracePeriodSeconds=0, **spec,
-        )  # fmt: skip
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": f"uid-{app}", "controller": True}
-        raw["metadata"]["ownerReferences"] = [owner]
-        self.cluster.client.create(raw)
-
-    def runs(self, app: str, on: str) -> None:
-        self.wanted[app] = self.wanted.get(app, 0) + 1
-        self.create(app, on)
-
-    def reconcile(self) -> None:
-        there = [each["metadata"] for each in kit.pods(self.cluster, self.namespace)]
-        for app, wanted in self.wanted.items():
-            count = sum(each["labels"]["app"] == app and not each.get("deletionTimestamp") for each in there)
-            for _ in range(wanted - count):
-                self.create(app)
-
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        ended = threading.Event()
-
-        def work() -> None:
-            while not ended.wait(0.2):
-                self.reconcile()
-            self.cluster.client.close()  # the connection of this thread
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
-    def nodes_of(self, app: str) -> list[str]:
-        found = [each for each in kit.pods(self.cluster, self.namespace) if each["metadata"]["labels"]["app"] == app]
-        return sorted(each["spec"].get("nodeName", "") for each in found)
 
 
 @pytest.fixture
@@ -124,6 +71,41 @@ def test_nodes_are_emptied_and_every_pod_runs_at_its_place(controller):
         wait_until(lambda: " Rebalanced " in events() and "PodRebalanced" in events(), 30, "there are both events")
         assert "tidy stopped" in rebalance(cluster, "stop")
         wait_until(lambda: "Stopped" in cluster.kubectl("get", "rebal", "tidy"), 30, "kubectl shows that it is stopped")
+
+
+def test_a_gang_that_waits_gets_room_and_nobody_else(controller):
+    """n0 has 4 of 6 CPUs free, n1 has 3 of 4, n2 has 3 of 5. The gang needs 4 on two nodes."""
+    cluster = controller.cluster
+    install_crd(cluster)
+    for app, on in (("a", "n0"), ("b", "n0"), ("c", "n2"), ("d", "n2"), ("e", "n1")):
+        controller.runs(app, on)
+    with kit.reused(cluster, "--pod-intake=watch"), controller.working():
+        cluster.apply(asked(mode="Enforce", goals=[{"type": "MakeRoom", "gangs": ["*"]}], interval="1h"))
+        case = Case(cluster, controller.namespace)
+        case.custom_group("train", 2)
+        case.members("train", range(2), cpu="4", custom=True)
+        case.wait_placed("train", 2)
+        assert len({*case.places("train")}) == 2
+        status = lambda: cluster.client.get(POLICY.format("tidy")).get("status") or {}
+        wait_until(lambda: status().get("recentMoves") == 1, 30, "one pod has moved")
+        assert kit.over_committed(cluster) == {}
+        wait_until(lambda: not cluster.client.items(RESERVATIONS), 30, "nothing is held any more")
+    remove_crd(cluster)
+
+
+def test_what_asks_for_something_else_does_not_get_the_place(controller):
+    cluster = controller.cluster
+    for app, on in (("a", "n0"), ("a", "n0"), ("c", "n1")):
+        controller.runs(app, on)
+    status = lambda: cluster.client.get(POLICY.format("tidy")).get("status") or {}
+    with kit.reused(cluster, "--pod-intake=watch"), controller.working():
+        controller.cpu = "2"
+        cluster.apply(asked(mode="Enforce", holdFor="3s"))
+        ended = lambda: (status().get("plan") or {}).get("ended", "")
+        wait_until(lambda: "did not come to its place in time" in ended(), 60, "the status says what is missing")
+        wait_until(lambda: "" not in controller.nodes_of("c"), 30, "the pod runs somewhere")
+        assert kit.over_committed(cluster) == {}
+        wait_until(lambda: not cluster.client.items(RESERVATIONS), 30, "nothing is held any more")
 
 
 def test_an_invalid_policy_says_why_and_moves_nothing(controller):

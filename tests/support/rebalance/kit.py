@@ -102,13 +102,13 @@ def made_again(cluster: LoadedCluster, pod: Any) -> Any:
     return replace(pod, uid=uid, name=f"{pod.name}+", key=f"{pod.key}+", node_name="", creation=cluster.clock.now)
 
 
-def generated(random: Random) -> LoadedCluster:
+def generated(random: Random, *, gangs: bool = False) -> LoadedCluster:
     """See `generated_objects`."""
-    return loaded(*generated_objects(random))
+    return loaded(*generated_objects(random, gangs=gangs))
 
 
-def generated_objects(random: Random) -> list[dict[str, Any]]:
-    """A cluster that its controllers have filled node by node, some of whose pods are gone again."""
+def generated_objects(random: Random, *, gangs: bool = False) -> list[dict[str, Any]]:
+    """A cluster that its controllers have filled node by node, some of whose pods are gone again. `gangs`: one waits."""
     zones = "abc"[: random.randint(1, 3)]
     nodes = [
         node(
@@ -149,7 +149,8 @@ def generated_objects(random: Random) -> list[dict[str, Any]]:
     if random.random() < 0.3:
         pods.append(pod("waits", cpu=str(random.choice((1, 5, 100))), owner="waits", labels={"app": "waits"}))
     budgets = [budget(random.randint(0, 3), f"app{app}", f"budget{app}") for app in range(5) if random.random() < 0.5]
-    return [*nodes, *pods, *budgets]
+    waiting = gang("train", random.randint(1, 3), str(random.choice((2, 3, 4)))) if gangs else []
+    return [*nodes, *pods, *budgets, *waiting]
 
 
 def _constraints(random: Random, app: str) -> dict[str, Any]:

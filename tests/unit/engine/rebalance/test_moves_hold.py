@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from podwright.core.objects.pod_group import PLUGINS_API, PLUGINS_KIND
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.engine.rebalance import moves
 from podwright.engine.rebalance.recent import RecentMoves
@@ -57,7 +58,9 @@ class World:
         self.evictions, self.engine, self.cache = evictions, self.rig.engine, self.rig.engine.cache
         self.leaving, self.ages, self.raws, self.made = [], [], {}, 0
         self.rules = rules(**{"mode": "Enforce", "interval": "60s", "maxMoves": 1000, **spec})
-        for raw in generated_objects(self.random):
+        self.engine.cache.groups.serve(PLUGINS_API)
+        gangs = "gangs" in spec["goals"][0]
+        for raw in generated_objects(self.random, gangs=gangs):
             self.put(raw)
         self.engine.rebalancing.set(self.rules, RecentMoves())
 
@@ -69,7 +72,7 @@ class World:
             self.raws[raw["metadata"]["uid"]] = raw
             (self.engine.assigned if raw["spec"].get("nodeName") else self.engine.pending).put(raw)
         else:
-            self.engine.objects(kind).put(raw)
+            self.engine.objects(PLUGINS_KIND if kind == "PodGroup" else kind).put(raw)
 
     async def step(self):
         """Something happens, and everybody reacts."""
@@ -128,12 +131,15 @@ GOALS = (
     [{"type": "EmptyNodes"}],
     [{"type": "EmptyNodes", "weight": 2}, {"type": "RepairViolations", "weight": 3}],
     [{"type": "MakeRoom", "requests": {"cpu": 4}, "count": 9}],
+    [{"type": "MakeRoom", "gangs": ["*"]}],
 )
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
 async def test_undisturbed_every_moved_pod_runs_at_its_place_and_moves_end(seed):
-    world = World(seed, 0.0, goals=GOALS[seed % 3], maxMovesAtOnce=1 + seed % 2, maxMovesAtOncePerOwner=1 + seed % 2)
+    world = World(
+        seed, 0.0, goals=GOALS[seed % 4], maxMovesAtOnce=1 + seed // 4 % 2, maxMovesAtOncePerOwner=1 + seed // 4 % 2
+    )
     before = world.pending
     async with deciding(world.rig):
         plans, still = [], 0
@@ -156,7 +162,9 @@ async def test_undisturbed_every_moved_pod_runs_at_its_place_and_moves_end(seed)
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
 async def test_whatever_comes_between_no_promise_is_broken(seed):
-    world = World(seed, 0.2, goals=GOALS[seed % 3], maxMovesAtOnce=1 + seed % 2, maxMovesAtOncePerOwner=1 + seed % 2)
+    world = World(
+        seed, 0.2, goals=GOALS[seed % 4], maxMovesAtOnce=1 + seed // 4 % 2, maxMovesAtOncePerOwner=1 + seed // 4 % 2
+    )
     async with deciding(world.rig):
         for _ in range(100):
             await world.step()
