@@ -103,7 +103,7 @@ class CompiledPolicy:
     `refusal`: why the policy was refused, "" if it was accepted. Of a refused policy, only its pods are known; its
     profile is the built-in one, and places no pods. `misnamed`: the policy stands for all policies that pods name but
     that do not take them. `base`: the policy that bounds a LocalSchedulerPolicy; `own_plugins`: plugins that run only
-    because of the LocalSchedulerPolicy.
+    because of the LocalSchedulerPolicy; `stays`: it exempts its pods from rebalancing.
     """
 
     source: SchedulerPolicy
@@ -113,6 +113,7 @@ class CompiledPolicy:
     misnamed: bool = False
     base: CompiledPolicy | None = None
     own_plugins: frozenset[str] = frozenset()
+    stays: bool = False
     queue_expression: QueueExpression | None = None
 
     def adopt(self, fresh: CompiledPolicy) -> None:

@@ -92,7 +92,8 @@ def compose(
     before, after = (expand(each.profile.plugins, classes).points for each in (base, compiled))
     own = {name for point in _MEASURED for name in after[point] if name not in before[point]}
     match = local.spec.match.compiled(local.namespace)
-    return replace(compiled, match=match, base=base, own_plugins=frozenset(own) - _CHEAP)
+    stays = local.spec.rebalancing == "Never"
+    return replace(compiled, match=match, base=base, own_plugins=frozenset(own) - _CHEAP, stays=stays)
 
 
 def _rules(base: CompiledPolicy, local: LocalPolicy, signals: GivenSignals) -> Mapping[str, RuleSet]:
@@ -119,6 +120,8 @@ def _excesses(local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, 
         yield "spec.rules", f"{owner} does not delegate rules (its spec.delegation.rules)"
     elif rules > delegation.max_rules:
         yield "spec.rules", _more_than(f"{rules} rules are", delegation.max_rules, owner, "maxRules")
+    if spec.rebalancing == "Never" and not delegation.rebalancing:
+        yield "spec.rebalancing", f"{owner} does not delegate rebalancing (its spec.delegation.rebalancing)"
     for i, name in enumerate(spec.signals):
         if name not in delegation.signals:
             yield f"spec.signals[{i}]", _not_among(name, delegation.signals, owner, "signals")

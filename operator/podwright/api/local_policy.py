@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from podwright.api.kube_scheduler_configuration import POINTS
 from podwright.api.scheduler_policy import (
@@ -129,6 +129,11 @@ class LocalPolicySpec:
             "rules. Their functions "
             "that count pods see only those of this namespace."
         ),
+    )
+
+    rebalancing: Literal["Allowed", "Never"] = field(
+        default="Allowed",
+        metadata=describe("Never: no RebalancePolicy moves these pods, if the SchedulerPolicy delegates that."),
     )
 
     RULES = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from podwright.api.policy_status import Condition
 from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, decoded, identity_of
@@ -20,10 +20,11 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, is_qualified_name
 from podwright.core.rebalance.movable import SYSTEM_NAMESPACES
-from podwright.core.rebalance.rules import EMPTY_NODES, MAKE_ROOM, GoalType, Mode, RebalanceRules
+from podwright.core.rebalance.rules import DAY, EMPTY_NODES, MAKE_ROOM, GoalType, Mode, RebalanceRules, Window
 
 REBALANCE_KIND: Final = "RebalancePolicy"
 REBALANCE_PLURAL: Final = "rebalancepolicies"
+Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 _DURATION: Final[Mapping[str, Any]] = {"maxLength": 32, "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$"}
 _MOST: Final = 1 << 62
 """The largest amount of a resource, in the core's unit."""
@@ -107,6 +108,26 @@ def _amount(resource: str, amount: QuotaAmount) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class RebalanceWindow:
+    start: str = field(
+        metadata=describe(
+            "When it opens, as hours and minutes in UTC: 22:00.", pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$"
+        )
+    )
+    duration: str = field(metadata=describe("For how long it is open: from 1m to 24h. A duration.", **_DURATION))
+    days: tuple[Day, ...] = field(
+        default=get_args(Day),
+        metadata=describe("On which days it opens, in UTC. Not given: each day.", minItems=1, maxItems=7, **SET),
+    )
+
+    def window(self) -> Window:
+        """As the core has it."""
+        hours, minutes = map(int, self.start.split(":"))
+        days = frozenset(map(get_args(Day).index, self.days))
+        return Window(days, hours * 3600.0 + minutes * 60.0, parse_duration(self.duration))
+
+
+@dataclass(frozen=True, slots=True)
 class RebalancePolicySpec:
     goals: tuple[RebalanceGoal, ...] = field(
         metadata=describe("What pods are moved for.", minItems=1, maxItems=8, **unique_by("type"))
@@ -181,7 +202,15 @@ class RebalancePolicySpec:
         default="10m", metadata=describe("The time between two plans. A duration of at least 1s.", **_DURATION)
     )
 
+    windows: tuple[RebalanceWindow, ...] = field(
+        default=(),
+        metadata=describe("When plans are made and moves begin. Not given: at any time.", maxItems=16),
+    )
+
     def validate(self, where: str) -> Iterator[Problem]:
+        for number, window in enumerate(self.windows):
+            if not 60 <= parse_duration(window.duration) <= DAY:
+                yield f"{where}.windows[{number}].duration", f"{window.duration} is not between 1m and 24h"
         for number, goal in enumerate(self.goals):
             yield from goal.problems(f"{where}.goals[{number}]")
         for name in self.match.namespaces if self.match is not None else ():
@@ -223,6 +252,7 @@ class RebalancePolicySpec:
             cooldown=parse_duration(self.cooldown),
             hold_for=parse_duration(self.hold_for),
             interval=parse_duration(self.interval),
+            windows=[window.window() for window in self.windows],
         )
 
 
@@ -249,7 +279,8 @@ class RebalanceCondition(Condition):
     type: str = field(metadata=describe("Accepted (the policy is valid) or Active (it plans).", maxLength=316))
     reason: str = field(
         metadata=describe(
-            "Accepted: Accepted, Invalid. Active: Planning, Enforcing, Stopped, Conflict, NotAccepted.", maxLength=1024
+            "Accepted: Accepted, Invalid. Active: Planning, Enforcing, Stopped, OutsideWindow, Conflict, NotAccepted.",
+            maxLength=1024,
         )
     )
 

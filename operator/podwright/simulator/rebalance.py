@@ -10,7 +10,7 @@ from podwright.api.permissions import INSTALLED_NAMESPACE
 from podwright.core.rebalance.movable import SYSTEM_NAMESPACES, View
 from podwright.core.rebalance.planner import Planner
 from podwright.core.rebalance.rules import Plan, RebalanceRules
-from podwright.engine.rebalance.provable import provable_framework
+from podwright.engine.rebalance.provable import is_exempt, provable_framework
 from podwright.simulator.loaded import LoadedCluster
 
 Raw = Mapping[str, Any]
@@ -25,6 +25,7 @@ def view_of(cluster: LoadedCluster, namespace: str = INSTALLED_NAMESPACE) -> Vie
     """What a planner needs to know beside the cache."""
     return View(
         framework_of=partial(provable_framework, cluster.policies),
+        is_exempt=partial(is_exempt, cluster.policies),
         now=cluster.clock.now,
         waiting=[*cluster.pending.values()],
         namespaces={*SYSTEM_NAMESPACES, namespace},

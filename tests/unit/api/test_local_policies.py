@@ -131,6 +131,7 @@ def test_a_local_strategy_ends_what_a_plugin_calls_its_scoring_args():
     ("delegation", "spec", "problem"),
     [
         pytest.param({"strategies": ["Random"]}, BINPACK, "spec.strategy.type: MostAllocated is not delegated: SchedulerPolicy gold delegates only Random (its spec.delegation.strategies)", id="a strategy"),
+        pytest.param({}, {"rebalancing": "Never"}, "spec.rebalancing: SchedulerPolicy gold does not delegate rebalancing (its spec.delegation.rebalancing)", id="an exemption from rebalancing"),
         pytest.param({}, BINPACK, "spec.strategy.type: MostAllocated is not delegated: SchedulerPolicy gold delegates none (its spec.delegation.strategies)", id="any strategy"),
         pytest.param({}, {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "RandomScore"}]}}}, "spec.plugins.score.enabled[0].name: RandomScore is not delegated: SchedulerPolicy gold delegates none (its spec.delegation.plugins)", id="a plugin"),
         pytest.param({"plugins": ["RandomScore"]}, {"strategy": {"type": "Custom"}, "plugins": {"score": {"disabled": [{"name": "*"}]}}}, "spec.plugins.score.disabled[0].name: * is not delegated: SchedulerPolicy gold delegates only RandomScore (its spec.delegation.plugins)", id="disabling all scores"),

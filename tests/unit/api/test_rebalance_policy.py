@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 import yaml
 
@@ -34,6 +36,9 @@ EMPTY = {"type": "EmptyNodes"}
         pytest.param({"goals": [{"type": "MakeRoom", "gangs": ["a/b", "a/b"]}]}, "spec.goals[0].gangs", False, id="a gang twice"),
         pytest.param({"maxMovesAtOncePerOwner": 0}, "spec.maxMovesAtOncePerOwner", True, id="no move of an owner"),
         pytest.param({"maxMovesAtOncePerNode": 101}, "spec.maxMovesAtOncePerNode", True, id="too many moves of a node"),
+        pytest.param({"windows": [{"start": "24:00", "duration": "1h"}]}, "spec.windows[0].start", True, id="a window at no time"),
+        pytest.param({"windows": [{"start": "22:00", "duration": "25h"}]}, "spec.windows[0].duration", False, id="a window of more than a day"),
+        pytest.param({"windows": [{"start": "22:00", "duration": "1h", "days": ["Sunday"]}]}, "spec.windows[0].days", True, id="a window on no day"),
         pytest.param({"maxMoves": 0}, "spec.maxMoves", True, id="no moves at all"),
         pytest.param({"maxMovesAtOnce": 0}, "spec.maxMovesAtOnce", True, id="no move at a time"),
         pytest.param({"mode": "Always"}, "spec.mode", True, id="an unknown mode"),
@@ -70,6 +75,24 @@ def test_the_example_is_valid():
     raw = yaml.safe_load((CHECKOUT / "manifests" / "examples" / "rebalance" / "tidy.yaml").read_text())
     assert SCHEMA.problems(raw) == []
     assert parse_rebalance_policy(raw).min_gain == 0.1
+
+
+@pytest.mark.parametrize(
+    ("when", "is_open"),
+    [
+        ("2026-11-27T21:59:59", False),
+        ("2026-11-27T22:00:00", True),
+        ("2026-11-28T03:59:59", True),
+        ("2026-11-28T04:00:00", False),
+        ("2026-11-28T23:00:00", False),
+        ("2026-11-30T12:30:00", True),
+    ],
+)
+def test_windows_open_at_their_time_of_their_days(when, is_open):
+    """The 27th of November 2026 is a Friday."""
+    night = {"start": "22:00", "duration": "6h", "days": ["Fri"]}
+    found = parse_rebalance_policy(policy(windows=[night, {"start": "12:00", "duration": "1h", "days": ["Mon"]}]))
+    assert found.is_open(datetime.fromisoformat(f"{when}+00:00").timestamp()) is is_open
 
 
 def test_defaults_are_careful():

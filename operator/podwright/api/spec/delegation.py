@@ -64,6 +64,10 @@ class Delegation:
             **SET,
         ),
     )
+    rebalancing: bool = field(
+        default=False,
+        metadata=describe("Whether local policies may exempt pods from rebalancing (`rebalancing: Never`)."),
+    )
     signals: tuple[str, ...] = field(default=(), metadata=signal_names("The signals that local policies may name."))
     decision_budget: str = field(
         default=DEFAULT_BUDGET,

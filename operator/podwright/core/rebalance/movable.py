@@ -37,6 +37,8 @@ class View:
     """
 
     framework_of: Callable[[PodInfo], Framework | None]
+    is_exempt: Callable[[PodInfo], bool]
+    """Whether a policy of the pod's namespace keeps it where it is."""
     now: float
     waiting: Sequence[PodInfo] = ()
     """The pods that wait for a node."""
@@ -70,6 +72,8 @@ class Movable:
             return "is not selected"
         if owner is None or owner.kind not in rules.owners:
             return "has no controller of the given kinds, which would create it again"
+        if view.is_exempt(pod):
+            return "is exempted by a LocalSchedulerPolicy"
         if pod.stays:
             return "has an annotation that forbids autoscalers to move it"
         if pod.local_storage and not rules.local_storage:

@@ -11,9 +11,25 @@ from podwright.core.objects.pod import PodInfo
 Mode = Literal["Plan", "Enforce", "Stop"]
 GoalType = Literal["EmptyNodes", "RepairViolations", "MakeRoom"]
 HeldBackKind = Literal["node", "pod", "pod group"]
+DAY: Final = 86_400.0
 EMPTY_NODES: Final = "EmptyNodes"
 REPAIR_VIOLATIONS: Final = "RepairViolations"
 MAKE_ROOM: Final = "MakeRoom"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A time of each of these days in UTC, 0 for Monday. `start`: seconds since midnight. `duration` is at most a day."""
+
+    days: frozenset[int]
+    start: float
+    duration: float
+
+    def contains(self, now: float) -> bool:
+        """`now`: seconds since the epoch, which was a Thursday."""
+        today = int(now // DAY)
+        begins = ((day, day * DAY + self.start) for day in (today, today - 1))
+        return any((day + 3) % 7 in self.days and 0 <= now - begin < self.duration for day, begin in begins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +69,16 @@ class RebalanceRules:
     """The time between two plans."""
     local_storage: bool = False
     """Whether pods move that have emptyDir or hostPath volumes."""
+    windows: Sequence[Window] = ()
+    """When plans are made and moves begin. None: always."""
     mode: Mode = "Plan"
     uid: str = ""
     generation: int = 0
     created: float = 0.0
+
+    def is_open(self, now: float) -> bool:
+        """True if plans are made and moves begin now. `now`: seconds since the epoch."""
+        return not self.windows or any(window.contains(now) for window in self.windows)
 
 
 @dataclass(frozen=True, slots=True)

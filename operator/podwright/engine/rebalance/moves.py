@@ -188,6 +188,8 @@ class Moves:
 
     async def _prove(self, step: Step, run: Run) -> str:
         """Why these moves cannot be made as planned; "" if they can."""
+        if not run.rules.is_open(self._wall()):
+            return "the time window of the policy is over"
         try:
             return await self._elsewhere.ask(lambda: self._planner(run.rules).prove(step))
         except NoAnswerError as error:

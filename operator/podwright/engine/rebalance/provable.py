@@ -1,4 +1,4 @@
-"""For which pods it can be proved where the one that is created in their place will go."""
+"""For which pods it can be proved where the one that is created in their place will go, and which may not move."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from podwright.core.objects.pod import PodInfo
 from podwright.engine.policies.active_policies import ActivePolicies
 
 _RULES: Final = "podwright.core.plugins.rules."
+
+
+def is_exempt(policies: ActivePolicies, pod: PodInfo) -> bool:
+    """True if the policy of the pod's namespace keeps it where it is."""
+    policy = policies.of(pod)
+    return policy is not None and policy.compiled.stays
 
 
 def provable_framework(policies: ActivePolicies, pod: PodInfo) -> Framework | None:

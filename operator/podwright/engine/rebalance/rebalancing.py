@@ -24,7 +24,7 @@ from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports
 from podwright.engine.rebalance.moves import Moves, Run
-from podwright.engine.rebalance.provable import provable_framework
+from podwright.engine.rebalance.provable import is_exempt, provable_framework
 from podwright.engine.rebalance.recent import RecentMoves
 from podwright.engine.reservations import ReservationChanges
 from podwright.engine.state import EngineState
@@ -163,6 +163,8 @@ class Rebalancing:
 
     def _is_due(self, known: _Known) -> bool:
         clock = self._sources.clock()
+        if not known.rules.is_open(self._sources.wall()):
+            return False
         if clock >= known.due or not known.rules.gangs or clock < known.planned + DEMAND_SECONDS:
             return clock >= known.due
         return not known.waited.issuperset(self._waiting(known.rules))
@@ -213,6 +215,7 @@ class Rebalancing:
         queue = self._state.queue
         view = View(
             framework_of=partial(provable_framework, self._policies),
+            is_exempt=partial(is_exempt, self._policies),
             now=self._sources.wall(),
             waiting=[queued.pod for uid in queue.uids() if (queued := queue.get(uid)) is not None],
             spared=self.moves.spared(),

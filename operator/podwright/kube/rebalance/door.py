@@ -34,6 +34,9 @@ _ACTIVE: Final = {
 }
 
 
+_OUTSIDE: Final = UntimedCondition(ACTIVE, False, "OutsideWindow", "No window of the policy is open now.")
+
+
 class RebalanceStatuses(ObjectStatuses):
     """Writes the statuses of RebalancePolicies."""
 
@@ -53,6 +56,8 @@ class RebalanceStatuses(ObjectStatuses):
             active = UntimedCondition(ACTIVE, False, "NotAccepted", "The policy is not valid, and plans nothing.")
         elif conflict:
             active = UntimedCondition(ACTIVE, False, "Conflict", f"The policy moves nothing: {conflict}.")
+        elif rules.mode != "Stop" and not rules.is_open(self._clock()):
+            active = _OUTSIDE
         else:
             active = _ACTIVE[rules.mode]
         accepted = UntimedCondition(

@@ -12,6 +12,8 @@ from podwright.simulator.rebalance import view_of
 from support.rebalance.kit import HOSTNAME, ZONE, budget, item, loaded, node, old, plan_of, policy, rules
 from support.simulator.kit import copy_of, pod
 
+GROUP = "podwright.dev/v1alpha1"
+
 
 def three_nodes(*more, **spec):
     """n0 has 2 of 4 CPUs free, n1 has 3, n2 has 3."""
@@ -95,6 +97,23 @@ def test_what_must_not_move_keeps_its_node(change, spec, reason):
     plan = plan_of(cluster, rules(**spec))
     assert all(move.pod != "default/c" for move in plan.moves)
     assert any(reason in each for each in reasons(plan)), reasons(plan)
+
+
+@pytest.mark.parametrize(
+    ("delegated", "reason"), [(True, "is exempted by a LocalSchedulerPolicy"), (False, "is of another scheduler")]
+)
+def test_a_namespace_exempts_its_pods_if_that_is_delegated(delegated, reason):
+    """Otherwise the local policy is refused, so a new pod would wait."""
+    whole = item(
+        "SchedulerPolicy", {"metadata": {"name": "gold"}, "spec": {"delegation": {"rebalancing": delegated}}}, GROUP
+    )
+    metadata = {"name": "still", "namespace": "default"}
+    spec = {"rebalancing": "Never", "match": {"podSelector": {"matchLabels": {"app": "db"}}}}
+    cluster = three_nodes(whole, item("LocalSchedulerPolicy", {"metadata": metadata, "spec": spec}, GROUP))
+    cluster.cache.set_pod(_parsed(old("c", "n1", labels={"app": "db"})))
+    plan = plan_of(cluster, rules())
+    assert [move.pod for move in plan.moves] == ["default/d"]
+    assert reason in str(reasons(plan))
 
 
 def test_pods_with_local_storage_move_with_consent_only():

@@ -343,6 +343,20 @@ async def test_moves_at_once_are_bounded_for_each_owner_and_node(spec, began):
         assert sorted(it.asked) == began
 
 
+async def test_no_move_begins_outside_the_windows():
+    """The clock begins at 00:16:40."""
+    it = Fragmented(windows=[{"start": "00:17", "duration": "2m"}])
+    async with deciding(it.rig):
+        await it.later()
+        assert it.progress is None
+        await it.later(20)
+        assert it.asked == ["c"]
+        it.rig.now += 120
+        await it.moves("c", "c2")
+        assert (it.asked, it.results) == (["c"], {"moved": 1})
+        assert it.progress.ended == "the time window of the policy is over"
+
+
 async def test_a_place_is_written_before_the_pod_is_evicted():
     it = Fragmented()
     written, answers = [], ["", "forbidden"]
