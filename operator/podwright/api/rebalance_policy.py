@@ -111,7 +111,9 @@ def _amount(resource: str, amount: QuotaAmount) -> int:
 class RebalanceWindow:
     start: str = field(
         metadata=describe(
-            "When it opens, as hours and minutes in UTC: 22:00.", pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$"
+            "When it opens, as hours and minutes in UTC: 22:00.",
+            maxLength=5,
+            pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$",
         )
     )
     duration: str = field(metadata=describe("For how long it is open: from 1m to 24h. A duration.", **_DURATION))

@@ -1,46 +1,121 @@
 """Dependants: the placed pods whose own filters may pass or fail on their nodes because others move.
 
 These are pods with required pod affinity or anti-affinity, or with hard spread constraints. A topology spread of the
-cluster's defaults is never hard.
+cluster's defaults is never hard. Of a template, all pods whose nodes are in the same domains have the same verdict, so
+one of them is asked: what breaks the others alone is there before and after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from podwright.core.objects.affinity import PodAffinity, PodAffinityTerm, SpreadConstraints
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
+from podwright.core.state.transaction import CacheTransaction
+
+Group = tuple[object, ...]
+"""A template and the values of the labels of nodes that its constraints name."""
+
+
+@dataclass(slots=True, eq=False)
+class Kind:
+    """Pods of a namespace with the same constraints, by uid."""
+
+    namespace: str
+    spread: SpreadConstraints
+    affinity: PodAffinity
+    pods: dict[str, PodInfo] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The labels of nodes that its constraints name."""
+        terms = [term.topology_key for term in _terms(self.affinity)]
+        return [*(constraint.topology_key for constraint in self.spread.hard), *terms]
+
+    def notices(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+        """True if a pod with these labels counts for its constraints."""
+        return (self.namespace == namespace and any(each.selector.matches(labels) for each in self.spread.hard)) or any(
+            term.matches(namespace, namespace_labels, labels) for term in _terms(self.affinity)
+        )
 
 
 class Dependants:
-    """See the module. Reads all placed pods once."""
+    """See the module. Reads all placed pods once, when they are first asked about. `is_broken`: whether a constraint of
+    a placed pod does not hold.
+    """
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, is_broken: Callable[[CacheTransaction, PodInfo], bool]) -> None:
         self._cache = cache
-        self._kinds: dict[tuple[str, int, int], tuple[SpreadConstraints, PodAffinity, list[PodInfo]]] = {}
+        self._is_broken = is_broken
+        self._read = False
+        self._kinds: dict[tuple[str, int, int], Kind] = {}
         """By namespace and the identities of the constraints, which pods of one template share."""
-        for info in cache.nodes.values():
-            cache.deadline.point()
-            for pod in info.pods.values() if info.node is not None else ():
-                self.add(pod)
+        self._sound: set[Group] = set()
+        """Groups whose constraints hold, until a pod moves that they notice."""
 
     def add(self, pod: PodInfo) -> None:
         """A pod has a node now."""
+        if self._read:
+            self._add(pod)
+
+    def _add(self, pod: PodInfo) -> None:
         if _terms(pod.pod_affinity) or pod.spread.hard:
             key = pod.namespace, id(pod.spread), id(pod.pod_affinity)
-            self._kinds.setdefault(key, (pod.spread, pod.pod_affinity, []))[2].append(pod)
+            kind = self._kinds.get(key)
+            if kind is None:
+                kind = self._kinds[key] = Kind(pod.namespace, pod.spread, pod.pod_affinity)
+            kind.pods[pod.uid] = pod
 
-    def of(self, moved: PodInfo) -> Sequence[PodInfo]:
-        """Those that notice this pod, without itself, as far as they still are on nodes."""
-        found: list[PodInfo] = []
-        namespace, labels = moved.namespace, self._cache.namespace_labels(moved.namespace)
-        for (own, _, _), (spread, affinity, pods) in self._kinds.items():
-            if (own == namespace and any(each.selector.matches(moved.labels) for each in spread.hard)) or any(
-                term.matches(namespace, labels, moved.labels) for term in _terms(affinity)
-            ):
-                found += pods
-        return [pod for pod in found if pod.uid != moved.uid and self._cache.placement(pod.uid)]
+    def forget(self) -> None:
+        """Moves were undone, or other pods came."""
+        self._sound.clear()
+
+    def noticing(self, moved: PodInfo) -> Sequence[Kind]:
+        """Those that may break because this pod moves."""
+        for info in () if self._read else self._cache.nodes.values():
+            self._cache.deadline.point()
+            for pod in info.pods.values() if info.node is not None else ():
+                self._add(pod)
+        self._read = True
+        labels = self._cache.namespace_labels(moved.namespace)
+        return [kind for kind in self._kinds.values() if kind.notices(moved.namespace, labels, moved.labels)]
+
+    def broken(
+        self, transaction: CacheTransaction, kinds: Sequence[Kind], but: str, *, moved: bool
+    ) -> Mapping[str, PodInfo]:
+        """By uid, the pods of these kinds whose constraints do not hold, without the pod `but` and the one in its
+        place. `moved`: a pod that they notice has moved since they were asked about.
+        """
+        found: dict[str, PodInfo] = {}
+        for kind in kinds:
+            for group, pods in self._groups(kind, but).items():
+                self._cache.deadline.point()
+                if moved:
+                    self._sound.discard(group)
+                if group not in self._sound:
+                    if not self._is_broken(transaction, pods[0]):
+                        self._sound.add(group)
+                    else:
+                        found.update({pod.uid: pod for pod in pods if self._is_broken(transaction, pod)})
+        return found
+
+    def _groups(self, kind: Kind, but: str) -> Mapping[Group, Sequence[PodInfo]]:
+        found: dict[Group, list[PodInfo]] = {}
+        keys = kind.keys
+        for pod in kind.pods.values():
+            info = self._cache.placement(pod.uid)
+            if info is not None and info.node is not None and pod.uid not in (but, again_uid(but)):
+                domains = (info.node.labels.get(key) for key in keys)
+                template = id(pod.labels), id(pod.node_affinity), id(pod.tolerations), pod.priority_class
+                found.setdefault((id(kind), *template, pod.scheduler_name, pod.policy, *domains), []).append(pod)
+        return found
+
+
+def again_uid(uid: str) -> str:
+    """The uid of the pod that is planned in place of another."""
+    return f"{uid}/again"
 
 
 def _terms(affinity: PodAffinity) -> Sequence[PodAffinityTerm]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.rebalance.checks import Refused, passes
-from podwright.core.rebalance.dependants import Dependants
+from podwright.core.rebalance.dependants import Dependants, again_uid
 from podwright.core.rebalance.gangs import RoomSearch, WaitingGang, places_of, seat, waiting_gang, waiting_gangs
 from podwright.core.rebalance.movable import Movable, View, may_be_emptied, may_take, to_move
 from podwright.core.rebalance.room import Room
@@ -51,6 +51,7 @@ MOST_FAILED: Final = 100
 """After so many candidates in a row that lead to no step, the search for nodes to empty ends."""
 MOST_WAITING: Final = 100
 """Nodes are not emptied while more pods than this wait: whether these would take the nodes is not looked into."""
+_CONSTRAINTS: Final = ("PodTopologySpread", "InterPodAffinity")
 _EPSILON: Final = 1e-9
 _NO_TARGETS: Final[Mapping[str, str]] = {}
 
@@ -72,6 +73,7 @@ class Planner:
         budgets = StoredBudgets(cache.store, cache.deadline.point).rules()
         self._budgets = Budgets(budgets, by_eviction=True)
         self._movable = Movable(cache, rules, view, budgets)
+        self._dependants = Dependants(cache, partial(self.is_broken, only=_CONSTRAINTS))
         self._quick = False
         self._takes = cache.table.valid.copy()
         self._takes[[info.slot for info in cache.nodes.values() if info.node and not may_take(info.node)]] = False
@@ -98,10 +100,6 @@ class Planner:
                 steps += self._emptied(transaction)
         held = [HeldBack(what, count, reason) for (what, reason), count in self._held.most_common()]
         return Plan(self._rules.name, steps, held)
-
-    @cached_property
-    def _dependants(self) -> Dependants:
-        return Dependants(self._cache)
 
     def prove(self, step: Step, *, quick: bool = False) -> str:
         """Why the moves that are left of this step cannot be made as planned any more; "" if they can. `quick`: asks
@@ -142,7 +140,7 @@ class Planner:
     def broken_pods(self, transaction: CacheTransaction) -> Sequence[PodInfo]:
         """The placed pods that do not pass their filters on their nodes."""
         pods = [pod for info in self._cache.nodes.values() if info.node is not None for pod in info.pods.values()]
-        return [pod for pod in pods if not pod.terminating and self._is_broken(transaction, pod)]
+        return [pod for pod in pods if not pod.terminating and self.is_broken(transaction, pod)]
 
     def _repair(self, pod: PodInfo) -> _Candidate | None:
         source = self._cache.placement(pod.uid)
@@ -239,6 +237,7 @@ class Planner:
         except Refused as error:
             transaction.rollback(before)
             restore()
+            self._dependants.forget()
             self._held["pod group", str(error)] += 1
 
     def _gang_step(self, transaction: CacheTransaction, gang: WaitingGang, framework: Framework) -> Step:
@@ -301,6 +300,7 @@ class Planner:
         except Refused as error:
             transaction.rollback(before)
             restore()
+            self._dependants.forget()
             self._held[what, str(error)] += 1
             return False
         self._sources.add(candidate.source.name)
@@ -335,16 +335,19 @@ class Planner:
             self._cache.deadline.point()
             source = self._cache.placement(pod.uid)
             assert source is not None, "a pod that may move has a node"
-            noticing = [] if self._quick else self._dependants.of(pod)
-            before = self._broken(transaction, [*noticing, pod] if REPAIR_VIOLATIONS in weights else noticing)
+            noticing = [] if self._quick else self._dependants.noticing(pod)
+            repairs = REPAIR_VIOLATIONS in weights
+            own = repairs and self.is_broken(transaction, pod)
+            before = self._dependants.broken(transaction, noticing, pod.uid, moved=False) if noticing else {}
             transaction.remove([pod])
             target, used = self._place(transaction, pod, sources, targets.get(pod.uid, ""))
             if not used:
                 opened.add(target)
-            after = self._broken(transaction, noticing)
-            if not after <= before:
+            after = self._dependants.broken(transaction, noticing, pod.uid, moved=True) if noticing else {}
+            if not after.keys() <= before.keys():
                 raise Refused("a constraint of another pod would be broken")
-            repaired += len(before - after)
+            mended = [each for uid, each in before.items() if repairs and uid not in after]
+            repaired += own + sum(not self.is_broken(transaction, each) for each in mended)
             assert pod.owner is not None
             owner = f"{pod.owner.kind}/{pod.owner.name}"
             moves.append(Move(pod.uid, pod.key, owner, pod.owner.uid, source.name, target))
@@ -400,19 +403,21 @@ class Planner:
 
     # Constraints
 
-    def _broken(self, transaction: CacheTransaction, pods: Iterable[PodInfo]) -> set[str]:
-        """The uids of those that do not pass their filters on their nodes."""
-        return {pod.uid for pod in pods if self._is_broken(transaction, pod)}
-
-    def _is_broken(self, transaction: CacheTransaction, pod: PodInfo) -> bool:
+    def is_broken(self, transaction: CacheTransaction, pod: PodInfo, only: Collection[str] = ()) -> bool:
+        """True if the pod does not pass its filters on its node. `only`: those of these plugins; empty: all."""
         self._cache.deadline.point()
         framework, info = self._view.framework_of(pod), self._cache.placement(pod.uid)
         if framework is None or info is None or info.node is None:
             return False
-        before = transaction.checkpoint()
+        again, state, before = created_again(pod), CycleState(), transaction.checkpoint()
         transaction.remove([pod])
         try:
-            return not passes(framework, created_again(pod), CycleState(), info, alone=True)
+            if not only:
+                return not passes(framework, again, state, info, alone=True)
+            if framework.pre_filter(state, again).status is not None:
+                return True
+            plugins = [plugin for plugin in framework.filter_plugins if plugin.name in only]
+            return framework.filter_node(state, again, info, plugins) is not None
         except PluginError:
             return False
         finally:
@@ -422,5 +427,5 @@ class Planner:
 def created_again(pod: PodInfo) -> PodInfo:
     """The pod that its controller creates in its place, as it waits."""
     return replace(
-        pod, uid=f"{pod.uid}/again", node_name="", nominated_node_name="", phase="Pending", start_time=None, raw=None
+        pod, uid=again_uid(pod.uid), node_name="", nominated_node_name="", phase="Pending", start_time=None, raw=None
     )

@@ -248,6 +248,18 @@ def test_two_pods_of_one_spread_are_not_moved_into_its_way():
     assert not plan_of(cluster, rules()).steps
 
 
+def test_one_pod_of_each_zone_is_asked_whether_a_move_breaks_its_spread(monkeypatch):
+    spread = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    spec = {"topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": {"app": "web"}}}]}
+    nodes = [node(f"n{i}", "abc"[i % 3], cpu="8") for i in range(30)]
+    cluster = loaded(*nodes, *(old(f"p{i}", f"n{i % 30}", spec=spec) for i in range(60)))
+    asked, is_broken = [], Planner.is_broken
+    monkeypatch.setattr(Planner, "is_broken", lambda *args, **more: asked.append(args) or is_broken(*args, **more))
+    plan = plan_of(cluster, rules())
+    assert len(plan.moves) > 20
+    assert len(asked) <= 3 + 3 * len(plan.moves)
+
+
 ROOM = {"type": "MakeRoom", "requests": {"cpu": "3"}}
 
 

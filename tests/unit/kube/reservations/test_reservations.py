@@ -140,6 +140,7 @@ def test_slots_are_repeated_by_their_count():
     [
         pytest.param({"slots": []}, "spec.slots", id="no slots"),
         pytest.param({"slots": [{"requests": {}}]}, "spec.slots[0].node", id="no node"),
+        pytest.param({"slots": [{"node": f"n{i}"} for i in range(10_000)]}, "spec: too large", id="10,000 nodes"),
         pytest.param({"slots": [{"node": "n", "count": 1001}]}, "spec.slots[0].count", id="too many"),
         pytest.param({"slots": [{"node": "n", "count": 600}] * 2}, "spec.slots", id="too many together"),
         pytest.param({"slots": [{"node": "n", "requests": {"no/such/name": 1}}]}, "spec.slots[0].requests", id="name"),
