@@ -57,7 +57,8 @@ PROGRESS_SECONDS: Final = 10.0
     "policies",
     multiple=True,
     metavar="FILE",
-    help=f"SchedulerPolicies, and SchedulingQueues in place of those of the stream, to replay under, or `{BUILT_IN}` "
+    help="SchedulerPolicies, RebalancePolicies, and SchedulingQueues in place of those of the stream, to replay under, "
+    f"or `{BUILT_IN}` "
     "for kube-scheduler's default profile. Repeat it to compare.",
 )
 @click.option(
@@ -213,8 +214,8 @@ def _candidate(path: str) -> Candidate:
         return Candidate(BUILT_IN)
     manifests = read_manifests(path)
     for raw in manifests:
-        if raw.get("kind") not in ("SchedulerPolicy", "SchedulingQueue"):
-            raise ManifestError(f"{raw.where}: expected a SchedulerPolicy or a SchedulingQueue, got {raw.get('kind')}")
+        if raw.get("kind") not in (kinds := ("SchedulerPolicy", "SchedulingQueue", "RebalancePolicy")):
+            raise ManifestError(f"{raw.where}: expected one of {', '.join(kinds)}, got {raw.get('kind')}")
     return Candidate(Path(path).stem, manifests)
 
 

@@ -17,12 +17,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from podwright.api.rebalance_policy import REBALANCE_KIND, parse_rebalance_policy
 from podwright.api.scheduler_policy import KIND, identity_of
 from podwright.api.scheduling_queue import QUEUE_KIND
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.objects.resources import CPU
 from podwright.core.queue import Waits
+from podwright.core.rebalance.rules import Move, RebalanceRules
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, NODE_DELETE, node_event
 from podwright.simulator.carrying import Committed
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
@@ -30,6 +33,7 @@ from podwright.simulator.manifests import place_of
 from podwright.simulator.replay.meter import Meter, Prices
 from podwright.simulator.replay.parked import Parked
 from podwright.simulator.replay.queue_meter import QueueMeter
+from podwright.simulator.replay.rebalancing import ReplayedRebalancing
 from podwright.simulator.replay.scorecard import Scorecard, mean_sample
 from podwright.simulator.replay.stream import Arrival, Event, NodeChanges, PodLeaves, Stream
 from podwright.simulator.replay.task_lists import GPU
@@ -48,6 +52,8 @@ BUILT_IN: Final = "built-in"
 _NO_FLUSH: Final = Waits(max_unschedulable=math.inf)
 """Only events retry pods: a stream may last for months."""
 _PROGRESS_EVERY: Final = 32
+_REBALANCES: Final = "rebalance/"
+"""With the name of a RebalancePolicy: that it plans, among the times at which pods leave."""
 
 
 class ReplayError(ValueError):
@@ -56,8 +62,8 @@ class ReplayError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What to replay under: SchedulerPolicies, and SchedulingQueues in place of those of the same name in the stream.
-    Without a policy: kube-scheduler's default profile.
+    """What to replay under: SchedulerPolicies, RebalancePolicies, and SchedulingQueues in place of those of the same
+    name in the stream. Without a SchedulerPolicy: kube-scheduler's default profile.
     """
 
     name: str
@@ -106,7 +112,7 @@ def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> Lo
     objects += queues.values()
     cluster = load(Snapshot(objects=objects, taken_at=stream.start), options.load)
     for raw in candidate.policies:
-        if raw.get("kind") == QUEUE_KIND:
+        if raw.get("kind") in (QUEUE_KIND, REBALANCE_KIND):
             continue
         result = cluster.policies.apply(enforced(raw))
         if not result.accepted:
@@ -117,6 +123,14 @@ def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> Lo
         if problem := next((each for each in cluster.problems if each.startswith(f"{QUEUE_KIND} {name}:")), ""):
             raise ReplayError(f"{place_of(raw, candidate.name)}: {problem}")
     return cluster
+
+
+def _rebalance_rules(candidate: Candidate) -> Sequence[RebalanceRules]:
+    """Raises ReplayError."""
+    try:
+        return [parse_rebalance_policy(raw) for raw in candidate.policies if raw.get("kind") == REBALANCE_KIND]
+    except InvalidObjectError as error:
+        raise ReplayError(f"{candidate.name}: {error}") from error
 
 
 def _replaced(raw: Raw, queues: Mapping[str, Raw]) -> bool:
@@ -179,6 +193,15 @@ class _Replay:
         """Victims that are recreated once the decision is carried out."""
         for reservation in cluster.cache.reservations.all():
             self._departs(reservation.until, "")
+        self._moved: list[PodInfo] = []
+        """Pods that have just been moved, as they were."""
+        self._rebalanced: dict[str, ReplayedRebalancing] = {}
+        for rules in _rebalance_rules(candidate):
+            made = ReplayedRebalancing(
+                cluster, rules, move=self._move, waiting=self._waiting_pods, settled=self._moved_away
+            )
+            self._rebalanced[f"{_REBALANCES}{rules.name}"] = made
+            self._departs(stream.start + rules.interval, f"{_REBALANCES}{rules.name}")
         self._serves = cluster.policies.serves
         served = [str((raw.get("spec") or {}).get("schedulerName") or "") for raw in candidate.policies]
         self._scheduler_name = next(filter(None, served), options.load.settings.scheduler_name)
@@ -208,7 +231,9 @@ class _Replay:
             self._advance(at)
             while departures and departures[0][0] == at:
                 _, _, uid, if_pending = heapq.heappop(departures)
-                if uid:
+                if uid in self._rebalanced:
+                    self._rebalance(uid)
+                elif uid:
                     self._leave(uid, if_pending=if_pending)
                 else:
                     self._expire()
@@ -399,6 +424,45 @@ class _Replay:
             self._successors[job.arrival.pod.uid] = made.uid
         self._again.append(_Job(job.arrival, made, now, waited=job.waited))
 
+    # Rebalancing
+
+    def _rebalance(self, uid: str) -> None:
+        """A RebalancePolicy plans, as again after its interval."""
+        self._schedule()
+        rebalanced = self._rebalanced[uid]
+        rebalanced.plan()
+        if (after := self._cluster.clock.now + rebalanced.rules.interval) <= self._stream.end:
+            self._departs(after, uid)
+
+    def _move(self, move: Move) -> bool:
+        """The pod leaves its node, and comes again with a place on the other one. Returns whether it is there."""
+        info = self._cache.nodes[move.source]
+        pod = info.pods[move.uid]
+        self._committed.evict((pod,))
+        if info.node is not None:
+            self._meter.left(pod, info.node)
+        self._come_again(pod)
+        self._moved.append(pod)
+        (job,), self._again = self._again, []
+        job.pod = replace(job.pod, creation=self._cluster.clock.now, nominated_node_name=move.target)
+        self._wait_for_node(job)
+        self._committed.nominate(job.pod, move.target)
+        self._scheduling.queue.activate(job.pod.uid)
+        self._scheduling.run()
+        where = self._cache.placement(job.pod.uid)
+        return where is not None and where.name == move.target
+
+    def _moved_away(self) -> None:
+        """Others may use the room that pods have left."""
+        moved, self._moved = self._moved, []
+        for pod in moved:
+            self._scheduling.happened(ASSIGNED_POD_DELETE, pod, None)
+            self._parked.node_changed(pod.node_name)
+        self._schedule()
+
+    def _waiting_pods(self) -> Sequence[PodInfo]:
+        return [job.pod for uid, job in self._jobs.items() if self._cache.placement(uid) is None]
+
     def _bring_back(self) -> None:
         again, self._again = self._again, []
         for job in again:
@@ -441,6 +505,7 @@ class _Replay:
             unplaced=dict(reasons.most_common(10)),
             queues=self._queue_meter.figures(),
             queue_samples=self._queue_meter.samples,
+            rebalancing=[each.figures() for each in self._rebalanced.values()],
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from podwright.simulator.replay.meter import Meter, Sample
 from podwright.simulator.replay.queue_meter import QueueFigures, QueueSample
+from podwright.simulator.replay.rebalancing import RebalanceFigures
 from podwright.simulator.replay.waiting import Waiting
 from podwright.simulator.results import as_json
 
@@ -51,11 +52,14 @@ class Scorecard:
     queues: Sequence[QueueFigures] = ()
     """The queues of teams that pods of the stream are in."""
     queue_samples: Sequence[QueueSample] = ()
+    rebalancing: Sequence[RebalanceFigures] = ()
+    """What each RebalancePolicy has moved."""
 
     def as_dict(self) -> dict[str, Any]:
         """The scorecard as JSON has it. Keys are in camel case."""
         found = dict(as_json(self))
-        return found if self.queues else {key: value for key, value in found.items() if not key.startswith("queue")}
+        without = [key for key, given in (("queue", self.queues), ("rebalancing", self.rebalancing)) if not given]
+        return {key: value for key, value in found.items() if not key.startswith(tuple(without))}
 
 
 def mean_sample(meter: Meter, name: str) -> float:

@@ -26,6 +26,10 @@ _ROWS: Final[Sequence[tuple[str, Callable[[Scorecard], str]]]] = (
     ("cost of nodes in use", lambda card: f"{card.cost:,.0f}"),
     ("cost of all nodes", lambda card: f"{card.cost_of_all:,.0f}"),
 )
+_MOVED: Final[Sequence[tuple[str, Callable[[Scorecard], int]]]] = (
+    ("pods moved by rebalancing", lambda card: sum(each.moves for each in card.rebalancing)),
+    ("gain of rebalancing", lambda card: sum(each.gain for each in card.rebalancing)),
+)
 
 
 def rows(cards: Sequence[Scorecard]) -> list[list[str]]:
@@ -36,7 +40,8 @@ def rows(cards: Sequence[Scorecard]) -> list[list[str]]:
     for resource in cards[0].allocation:
         for name, of in (("allocation", _allocation), ("peak allocation", _peak), ("utilisation", _utilisation)):
             shares.append([f"{name} of {resource}", *(f"{of(card)[resource]:.1%}" for card in cards)])
-    return [header, *table[:8], *shares, *table[8:]]
+    moved = [[name, *(f"{value(card):,}" for card in cards)] for name, value in _MOVED]
+    return [header, *table[:8], *shares, *table[8:], *(moved if any(card.rebalancing for card in cards) else ())]
 
 
 def queue_rows(cards: Sequence[Scorecard]) -> list[list[str]]:
