@@ -13,9 +13,9 @@ _SHOWN_STEPS = 20
 
 def plan_lines(plan: Plan, *, wide: bool) -> Iterator[str]:
     """The lines about a plan. `wide`: all steps."""
-    nodes, rooms = sum(bool(step.empties) for step in plan.steps), sum(bool(step.makes_room) for step in plan.steps)
+    nodes, rooms = sum(len(step.empties) for step in plan.steps), sum(bool(step.makes_room) for step in plan.steps)
     gangs = sum(bool(step.gang) for step in plan.steps)
-    repairs = len(plan.steps) - nodes - rooms - gangs
+    repairs = sum(not (step.empties or step.makes_room or step.gang) for step in plan.steps)
     if not plan.steps:
         yield click.style(f"{plan.policy}: no pod would move", bold=True)
     else:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -59,7 +59,7 @@ _NO_TARGETS: Final[Mapping[str, str]] = {}
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     pods: Sequence[PodInfo]
-    source: NodeInfo
+    sources: Sequence[NodeInfo]
     goal: GoalType
 
 
@@ -93,7 +93,7 @@ class Planner:
             if MAKE_ROOM in self._rules.weights:
                 for info, pods in self._room.candidates():
                     if info.name not in self._targets:
-                        self._add(transaction, _Candidate(pods, info, MAKE_ROOM), steps)
+                        self._add(transaction, _Candidate(pods, [info], MAKE_ROOM), steps)
                 for gang in waiting_gangs(self._cache, self._rules):
                     self._make_room_for(transaction, gang, steps)
             if EMPTY_NODES in self._rules.weights:
@@ -118,9 +118,9 @@ class Planner:
                 return f"node {info.name} is cordoned, has a taint of its state, or is about to be removed"
             infos[info.name] = info
             pods.append(pod)
-        info = infos[step.moves[0].source]
-        if step.empties and len(to_move(info)) != len(pods):
-            return f"other pods have come to node {step.empties}"
+        for each in filter(None, map(self._cache.present, step.empties)):
+            if len(to_move(each)) != sum(move.source == each.name for move in step.moves):
+                return f"other pods have come to node {each.name}"
         targets = {move.uid: move.target for move in step.moves}
         with CacheTransaction(self._cache) as transaction:
             try:
@@ -128,9 +128,10 @@ class Planner:
                     self._prove_gang(transaction, step, pods, targets)
                     return ""
                 if step.makes_room:  # what has begun to leave makes room, too
-                    transaction.remove([pod for pod in info.pods.values() if pod.terminating])
+                    leaving = [pod for info in infos.values() for pod in info.pods.values() if pod.terminating]
+                    transaction.remove(leaving)
                 goal: GoalType = MAKE_ROOM if step.makes_room else EMPTY_NODES if step.empties else REPAIR_VIOLATIONS
-                self._try(transaction, _Candidate(pods, info, goal), targets)
+                self._try(transaction, _Candidate(pods, [*infos.values()], goal), targets)
             except Refused as error:
                 return str(error)
         return ""
@@ -149,7 +150,7 @@ class Planner:
         if why := self._movable.why_not(pod):
             self._held["pod", f"{why}, and does not pass its filters on its node"] += 1
             return None
-        return _Candidate([pod], source, REPAIR_VIOLATIONS)
+        return _Candidate([pod], [source], REPAIR_VIOLATIONS)
 
     def _emptied(self, transaction: CacheTransaction) -> Sequence[Step]:
         start, steps, failed = transaction.checkpoint(), list[Step](), 0
@@ -158,8 +159,11 @@ class Planner:
                 break
             if info.name not in self._targets:
                 failed = (
-                    0 if self._add(transaction, _Candidate(to_move(info), info, EMPTY_NODES), steps) else failed + 1
+                    0 if self._add(transaction, _Candidate(to_move(info), [info], EMPTY_NODES), steps) else failed + 1
                 )
+        mergeable = not self._rules.empty_count  # else any empty node of that size will do
+        while mergeable and self._left and (merged := self._merged(transaction)) is not None:
+            steps.append(merged)
         if steps and self._would_be_taken(steps):
             transaction.rollback(start)
             self._held["node", "pods wait that would take the room"] += len(steps)
@@ -198,11 +202,58 @@ class Planner:
                 found.append((len(pods), float(fill[info.slot]), info.name, info))
         return [info for *_, info in sorted(found, key=lambda each: each[:3])]
 
+    def _merged(self, transaction: CacheTransaction) -> Step | None:
+        """A step that empties several small nodes by filling an empty one that is larger."""
+        before, restore, failed = transaction.checkpoint(), self._budgets.restorer(), 0
+        sources, targets = set(self._sources), set(self._targets)
+        moves, gain, emptied, weight = list[Move](), 0, list[str](), self._rules.weights[EMPTY_NODES]
+        nodes = [info for info in self._cache.nodes.values() if info.node is not None and may_be_emptied(info.node)]
+        for info in sorted(nodes, key=lambda each: (self._sizes[each.slot], len(each.pods), each.name)):
+            pods = to_move(info)
+            if failed >= MOST_FAILED or info.name in self._targets or info.name in self._sources or not pods:
+                continue
+            start, undo = transaction.checkpoint(), self._budgets.restorer()
+            try:
+                if len(moves) + len(pods) > self._left or any(map(self._movable.why_not, pods)):
+                    continue
+                found, worth = self._moved(transaction, pods, _NO_TARGETS)
+                if emptied and worth < 0:
+                    raise Refused("would need another empty node")
+            except Refused:
+                transaction.rollback(start)
+                undo()
+                failed += 1
+                continue
+            self._sources.add(info.name)
+            self._targets.update(move.target for move in found)
+            emptied.append(info.name)
+            moves += found
+            gain += worth + weight
+        if gain > 0 and gain + _EPSILON >= self._rules.min_gain * len(moves):
+            self._left -= len(moves)
+            return Step(moves, gain, emptied)
+        transaction.rollback(before)
+        restore()
+        self._dependants.forget()
+        self._sources, self._targets = sources, targets
+        return None
+
+    @cached_property
+    def _sizes(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """float64[nodes]: the sum of their shares of the largest amounts of resources that nodes have."""
+        table = self._cache.table
+        sizes = np.zeros(table.size)
+        nodes = (info.node for info in self._cache.nodes.values() if info.node is not None)
+        for resource in {name for node in nodes for name in node.allocatable}:
+            amounts = table.allocatable(resource)
+            sizes += amounts / max(1, int(amounts.max(initial=0)))
+        return sizes
+
     def _would_be_taken(self, steps: Sequence[Step]) -> bool:
         """True if a pod that waits would start on a node that these steps empty."""
         waiting = [pod for pod in self._view.waiting if not pod.gates and self._cache.placement(pod.uid) is None]
         within = np.zeros(self._cache.table.size, np.bool_)
-        within[self._cache.table.slots_of([step.empties for step in steps])] = True
+        within[self._cache.table.slots_of([name for step in steps for name in step.empties])] = True
         return len(waiting) > MOST_WAITING or any(self._finds_room(pod, within) for pod in waiting)
 
     def _finds_room(self, pod: PodInfo, within: Bools) -> bool:
@@ -226,19 +277,20 @@ class Planner:
             return
         before, restore = transaction.checkpoint(), self._budgets.restorer()
         try:
-            if not (places := places_of(gang, framework, self._cache)):
-                step = self._gang_step(transaction, gang, framework)
-                places = step.places
-                steps.append(step)
-                self._sources.update(move.source for move in step.moves)
-                self._targets.update(move.target for move in step.moves)
-                self._left -= len(step.moves)
-            seat(transaction, framework, gang.members, places)
+            places = places_of(gang, framework, self._cache)
+            step = None if places else self._gang_step(transaction, gang, framework)
+            seat(transaction, framework, gang.members, places if step is None else step.places)
         except Refused as error:
             transaction.rollback(before)
             restore()
             self._dependants.forget()
             self._held["pod group", str(error)] += 1
+            return
+        if step is not None:
+            steps.append(step)
+            self._sources.update(move.source for move in step.moves)
+            self._targets.update(move.target for move in step.moves)
+            self._left -= len(step.moves)
 
     def _gang_step(self, transaction: CacheTransaction, gang: WaitingGang, framework: Framework) -> Step:
         """Raises Refused; the caller rolls back."""
@@ -303,7 +355,7 @@ class Planner:
             self._dependants.forget()
             self._held[what, str(error)] += 1
             return False
-        self._sources.add(candidate.source.name)
+        self._sources.update(info.name for info in candidate.sources)
         self._targets.update(move.target for move in step.moves)
         self._left -= len(step.moves)
         steps.append(step)
@@ -316,12 +368,12 @@ class Planner:
         room = self._room.total()
         moves, gain = self._moved(transaction, candidate.pods, targets)
         weights = self._rules.weights
-        gain += weights.get(EMPTY_NODES, 0) * (not to_move(candidate.source))
+        gain += weights.get(EMPTY_NODES, 0) * sum(not to_move(info) for info in candidate.sources)
         gain += weights.get(MAKE_ROOM, 0) * (self._room.total() - room)
         if not self._quick and (gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves)):
             raise Refused("the gain is too small")
-        name, goal = candidate.source.name, candidate.goal
-        return Step(moves, gain, name if goal == EMPTY_NODES else "", name if goal == MAKE_ROOM else "")
+        names, goal = [info.name for info in candidate.sources], candidate.goal
+        return Step(moves, gain, names if goal == EMPTY_NODES else (), names[0] if goal == MAKE_ROOM else "")
 
     def _moved(
         self, transaction: CacheTransaction, pods: Sequence[PodInfo], targets: Mapping[str, str]
@@ -375,7 +427,10 @@ class Planner:
                     framework, cache, again, state, within=within, take_nominated=False
                 ).feasible.slots
                 fill = self._fill((CPU, MEMORY, *pod.requests.amounts))[slots]
-                chosen = cache.node_at(int(slots[int(np.argmax(fill))])) if len(slots) else None
+                fullest = (
+                    slots[fill == fill.max()] if len(slots) else slots
+                )  # of these, such as empty ones, the largest
+                chosen = cache.node_at(int(fullest[int(np.argmax(self._sizes[fullest]))])) if len(slots) else None
             if chosen is None:
                 raise Refused("no other node takes all of its pods")
             used = bool(to_move(chosen))

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.wording import listed
 
 Mode = Literal["Plan", "Enforce", "Stop"]
 GoalType = Literal["EmptyNodes", "RepairViolations", "MakeRoom"]
@@ -97,13 +98,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Moves that only together are worth something. `empties`: the node that has no pods to move afterwards,
+    """Moves that only together are worth something. `empties`: the nodes that have no pods to move afterwards,
     `makes_room`: the one with room for one more pod, `gang`: the key of the pod group that can start; "" for a repair.
     """
 
     moves: Sequence[Move]
     gain: int
-    empties: str = ""
+    empties: Sequence[str] = ()
     makes_room: str = ""
     gang: str = ""
     places: Mapping[str, str] = field(default_factory=dict)
@@ -119,7 +120,12 @@ class Step:
             return f"makes room for {self.for_gang}"
         if self.makes_room:
             return f"makes room on node {self.makes_room}"
-        return f"empties node {self.empties}" if self.empties else "its node does not pass its filters any more"
+        what = "node" if len(self.empties) == 1 else "nodes"
+        return (
+            f"empties {what} {listed([*self.empties], 3)}"
+            if self.empties
+            else "its node does not pass its filters any more"
+        )
 
 
 @dataclass(frozen=True, slots=True)

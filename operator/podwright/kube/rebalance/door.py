@@ -85,7 +85,7 @@ def _shown(progress: Progress) -> Mapping[str, Any]:
         "time": rfc3339(progress.time),
         "gain": plan.gain,
         "gained": progress.gained,
-        "empties": sum(bool(step.empties) for step in plan.steps),
+        "empties": sum(len(step.empties) for step in plan.steps),
         "moves": len(moves),
         "moved": progress.moved,
         "first": [{"pod": move.pod, "source": move.source, "target": move.target} for move in moves[:SHOWN_MOVES]],

@@ -9,7 +9,7 @@ import pytest
 from podwright.core.objects.node import parse_node
 from podwright.core.rebalance.planner import Planner
 from podwright.simulator.rebalance import view_of
-from support.rebalance.kit import HOSTNAME, ZONE, budget, item, loaded, node, old, plan_of, policy, rules
+from support.rebalance.kit import HOSTNAME, ZONE, budget, carry_out, item, loaded, node, old, plan_of, policy, rules
 from support.simulator.kit import copy_of, pod
 
 GROUP = "podwright.dev/v1alpha1"
@@ -41,13 +41,13 @@ def test_nodes_with_the_fewest_pods_are_emptied_onto_the_fullest():
     plan = plan_of(cluster, rules())
     assert moves(plan) == [("default/c", "n1", "n0"), ("default/d", "n2", "n0")]
     assert plan.gain == 2
-    assert [step.empties for step in plan.steps] == ["n1", "n2"]
+    assert [step.empties for step in plan.steps] == [["n1"], ["n2"]]
     assert copy_of(cluster) == before
 
 
 def test_only_so_many_nodes_are_kept_whole_and_free():
     plan = plan_of(three_nodes(), rules(goals=[{"type": "EmptyNodes", "count": 1}]))
-    assert [step.empties for step in plan.steps] == ["n1"]
+    assert [step.empties for step in plan.steps] == [["n1"]]
     free = node("n3")
     assert not plan_of(three_nodes(free), rules(goals=[{"type": "EmptyNodes", "count": 1}])).steps
 
@@ -57,7 +57,21 @@ def test_only_nodes_that_offer_enough_are_kept_free():
     gpus["status"]["allocatable"]["nvidia.com/gpu"] = "8"
     cluster = loaded(node("n0"), node("n1"), gpus, old("a", "n0"), old("b", "n0"), old("c", "n1"), old("d", "n2"))
     goal = {"type": "EmptyNodes", "count": 2, "requests": {"nvidia.com/gpu": "8"}}
-    assert [step.empties for step in plan_of(cluster, rules(goals=[goal])).steps] == ["n2"]
+    assert [step.empties for step in plan_of(cluster, rules(goals=[goal])).steps] == [["n2"]]
+
+
+def test_several_small_nodes_are_emptied_by_filling_a_large_one():
+    """n0 to n3 have 3 of 4 CPUs in use, so none of them takes the pod of another."""
+    small = [each for i in range(4) for each in (node(f"n{i}"), old(f"p{i}", f"n{i}", "3"))]
+    cluster = loaded(*small, node("large", cpu="9"), node("middle", cpu="6"))
+    plan = plan_of(cluster, rules())
+    assert [(step.empties, step.gain) for step in plan.steps] == [(["n0", "n1", "n2"], 2)]
+    assert {move.target for move in plan.moves} == {"large"}
+    assert plan.steps[0].why == "empties nodes n0, n1 and n2"
+    assert not plan_of(cluster, rules(maxMoves=1)).steps
+    assert not plan_of(cluster, rules(minGain="700m")).steps
+    carry_out(cluster, plan, rules())
+    assert not plan_of(cluster, rules(cooldown="0s")).steps
 
 
 def test_a_full_cluster_has_no_plan():
@@ -148,7 +162,7 @@ def test_a_pod_stays_with_its_local_volume():
 
 def test_pods_of_daemon_sets_keep_no_node_from_being_emptied():
     cluster = three_nodes(old("agent", "n1", owner="agent", kind="DaemonSet"))
-    assert {step.empties for step in plan_of(cluster, rules()).steps} == {"n1", "n2"}
+    assert sorted(name for step in plan_of(cluster, rules()).steps for name in step.empties) == ["n1", "n2"]
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 2])
@@ -173,7 +187,7 @@ def test_moves_are_bounded():
 def test_a_node_must_be_worth_its_moves():
     cluster = loaded(node("n0"), node("n1"), *(old(f"p{i}", "n1", "100m") for i in range(4)), old("a", "n0"))
     plan = plan_of(cluster, rules(minGain="500m"))
-    assert [step.empties for step in plan.steps] == ["n0"]
+    assert [step.empties for step in plan.steps] == [["n0"]]
     assert reasons(plan)[0] == "1 node: has more pods than minGain allows to move"
 
 
