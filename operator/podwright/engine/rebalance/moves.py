@@ -28,7 +28,7 @@ from podwright.engine.ports import EvictionEvent, Ports, Regarding
 from podwright.engine.reservations import ReservationChanges, requests_of
 from podwright.engine.state import EngineState
 
-POLL_SECONDS: Final = 0.2
+POLL_SECONDS: Final = 0.05
 """How often is looked whether a move has ended."""
 SPARED_SECONDS: Final = 86_400.0
 """For how long the pods of a controller stay that did not create a moved pod again in time."""
