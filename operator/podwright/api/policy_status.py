@@ -50,6 +50,22 @@ class ShadowWork:
     disagreed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PackingStatus:
+    """What came of the last batch of a policy with packing Optimal."""
+
+    pods: int = field(metadata=describe("How many pods there were.", minimum=0))
+    placed: int = field(metadata=describe("How many of them got a node.", minimum=0))
+    certificate: Literal["Optimal", "Bound", "TimedOut"] = field(
+        metadata=describe(
+            "Optimal: no placement is better, which is proved. Bound: see message. TimedOut: nothing is proved."
+        )
+    )
+    message: str = field(
+        default="", metadata=describe("How far the placement may be from the best one, or a problem.", maxLength=1024)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What a policy has done since the operator started, all generations together.
@@ -77,6 +93,7 @@ class Work:
     interpreted: tuple[tuple[str, str], ...] = ()
     rules: tuple[int, float] | None = None
     shadow: ShadowWork | None = None
+    packing: PackingStatus | None = None
 
     @property
     def state(self) -> tuple[object, ...]:
@@ -93,7 +110,7 @@ class Work:
 
 
 NO_WORK: Final = Work()
-COUNTS: Final = frozenset({"decisions", "pendingPods", "evaluationErrors", "faults", "ruleCost", "shadow"})
+COUNTS: Final = frozenset({"decisions", "pendingPods", "evaluationErrors", "faults", "ruleCost", "shadow", "packing"})
 """The fields of a status that may change all the time."""
 
 
@@ -240,6 +257,9 @@ class PolicyStatus:
             "`podwright shadow report` are always current."
         ),
     )
+    packing: PackingStatus | None = field(
+        default=None, metadata=describe("Of a policy with packing Optimal: what came of its last batch of pods.")
+    )
     bounded_by: tuple[str, ...] = field(
         default=(),
         metadata=describe(
@@ -342,6 +362,8 @@ def _work(work: Work) -> dict[str, Any]:
         found["ruleCost"] = {"estimatedMilliseconds": ceil(cost / 1000), "measuredMilliseconds": ceil(seconds * 1000)}
     if work.shadow is not None:
         found["shadow"] = _shadow(work.shadow)
+    if work.packing is not None:
+        found["packing"] = encode(work.packing)
     return {key: value for key, value in found.items() if value}
 
 

@@ -24,6 +24,7 @@ from podwright.api.spec.delegation import Delegation
 from podwright.api.spec.devices import DEVICE_RULES, PolicyDevices
 from podwright.api.spec.load_aware import NEEDS_SIGNALS
 from podwright.api.spec.match import Match
+from podwright.api.spec.packing import PACKING, PACKING_RULES, PACKING_TIMES, Packing, PackingTimes
 from podwright.api.spec.queue_choice import QueueChoice
 from podwright.api.spec.rules import PARAMS, ParamsFrom, Rules
 from podwright.api.spec.signals import signal_names
@@ -214,6 +215,8 @@ class PolicySpec:
             "namespace names."
         ),
     )
+    packing: Packing = field(default="None", metadata=PACKING)
+    packing_times: PackingTimes = field(default=PackingTimes(), metadata=PACKING_TIMES)
     on_plugin_failure: OnPluginFailure = field(
         default="Reject",
         metadata=describe(
@@ -280,6 +283,7 @@ class PolicySpec:
             reason="FieldValueForbidden",
         ),
         *DEVICE_RULES,
+        *PACKING_RULES,
         Rule(
             cel="self.strategy.type != 'LeastFragmentation' || (has(self.sharedDevices) && size(self.sharedDevices) > 0)",
             holds=lambda self: self.strategy.type != "LeastFragmentation" or bool(self.shared_devices),

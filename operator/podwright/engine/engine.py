@@ -29,6 +29,7 @@ from podwright.core.state.cache import Cache
 from podwright.engine.accounting.local_budgets import LocalBudgets
 from podwright.engine.accounting.policy_activity import Activities
 from podwright.engine.arrivals import Arrivals
+from podwright.engine.attempts.batches import Batches
 from podwright.engine.attempts.extended import ExtendedAttempts
 from podwright.engine.attempts.outcomes import Outcomes
 from podwright.engine.attempts.turns import Turns
@@ -263,6 +264,8 @@ class Engine:
             outcomes=outcomes,
             planning=self.planning,
             slices=slices,
+            batches=Batches(state, wake=self.wake),
+            solve=ports.solve,
         )
         self.gathering = Gathering(
             state, ports, policies=self.policies, elsewhere=self.elsewhere, reservations=self.reservations

@@ -10,6 +10,7 @@ from typing import Final
 from podwright.core.cycle import Decision, Fault, Placement, Rejection, schedule, still_fits
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.observer import Observer
+from podwright.core.framework.program import Solver
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.policy_rules import PolicyRules
@@ -17,6 +18,7 @@ from podwright.core.queue import QueuedPod
 from podwright.core.state.deadline import TookLongError
 from podwright.core.state.transaction import CacheTransaction
 from podwright.engine.accounting.local_budgets import Account, LocalBudgets
+from podwright.engine.attempts.batches import Batches, PackingJob
 from podwright.engine.attempts.extended import ExtendedAttempts
 from podwright.engine.attempts.outcomes import Outcomes
 from podwright.engine.gangs.attempts import Gangs
@@ -52,7 +54,12 @@ class PodAttempts:
         outcomes: Outcomes,
         planning: Planning,
         slices: Slice,
+        batches: Batches,
+        solve: Solver | None,
     ) -> None:
+        self._state = state
+        self._batches = batches
+        self._solve = solve
         self._cache = state.cache
         self._queue = state.queue
         self._planning = planning
@@ -101,6 +108,9 @@ class PodAttempts:
         self.count += 1
         if policy.extenders and self._extended.start(queued, policy, started):
             return
+        if policy.compiled.spec.packing == "Optimal":
+            self._pack(queued, policy, started)
+            return
         kind = _kind(queued.pod, policy)
         if queued.costly:
             self._planning.add(_PodJob(queued, policy, started=started, attempts=self))
@@ -119,6 +129,18 @@ class PodAttempts:
         policy.activity.took(policy.label, seconds)
         queued.slow = seconds >= SLOW_SECONDS and self._sources.cpu() - cpu_started >= SLOW_SECONDS
         self._outcomes.carry_out(queued, policy, decision, started)
+
+    def _pack(self, queued: QueuedPod, policy: ActivePolicy, started: float) -> None:
+        """The pod is gathered with others of its policy, or was: then they are decided together."""
+        if not queued.costly:
+            self._batches.gather(queued, policy)
+            return
+        pods = self._batches.take(queued, policy)
+        for each in pods:
+            each.policy = policy.label
+        self._planning.add(
+            PackingJob(pods, policy, state=self._state, solve=self._solve, attempts=self, started=started)
+        )
 
     def decide(self, queued: QueuedPod, policy: ActivePolicy, observer: Observer | None = None) -> Decision:
         return schedule(policy.framework, self._cache, queued.pod, self._sources.below, observer=observer)

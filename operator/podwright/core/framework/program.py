@@ -18,31 +18,35 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """The least `cost`, [variables], of values up to `most`, with the sum of each row between `low` and `high`, [rows].
+    """Values up to `most`, [variables], with the sum of each row between `low` and `high`, [rows], that give the most of
+    the first of `aims`, [aims, variables], of these the most of the second, and so on.
 
     Row i has the entries from `starts[i]` to `starts[i + 1]`: `columns` are variables, `values` what each is multiplied
-    by.
+    by. `start`: values that may be a solution.
     """
 
-    cost: Floats
+    aims: Floats
     most: Floats
     low: Floats
     high: Floats
     starts: Positions
     columns: Positions
     values: Floats
+    start: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
     """`found`: int64[variables], a solution, or None; `proved`: there is none better, or none at all. `problem`: why
-    there is no answer. `seconds`: how long that took.
+    there is no answer. `seconds`: how long that took. `bounds`: by aim, how much of it there is at most beside what was
+    found of those before it; only of the aims for which the time was enough.
     """
 
     found: Positions | None = None
     proved: bool = False
     problem: str = ""
     seconds: float = 0.0
+    bounds: Sequence[int] = ()
 
 
 Solver = Callable[[Program, float], Answer]
@@ -54,7 +58,7 @@ class Rows:
 
     def __init__(self) -> None:
         self._most: list[float] = []
-        self._preferred: list[int] = []
+        self._aims: list[Positions] = []
         self._low: list[float] = []
         self._high: list[float] = []
         self._starts = [0]
@@ -78,20 +82,23 @@ class Rows:
         self._row(columns, low, np.inf, values)
 
     def prefer(self, columns: Positions) -> None:
-        """The more of these, the better."""
-        self._preferred += columns.tolist()
+        """The more of these the better, after what was preferred before."""
+        self._aims.append(columns)
 
-    def program(self) -> Program:
-        cost = np.zeros(len(self._most))
-        cost[self._preferred] = -1.0
+    def program(self, start: Sequence[int] = ()) -> Program:
+        """`start`: variables that are 1 to begin with, or as many as they are given times."""
+        aims = np.zeros((len(self._aims), len(self._most)))
+        for aim, columns in zip(aims, self._aims, strict=True):
+            aim[columns] = 1.0
         return Program(
-            cost=cost,
+            aims=aims,
             most=np.array(self._most),
             low=np.array(self._low),
             high=np.array(self._high),
             starts=np.array(self._starts, np.int64),
             columns=np.concatenate(self._columns) if self._columns else np.zeros(0, np.int64),
             values=np.concatenate(self._values) if self._values else np.zeros(0),
+            start=np.bincount(np.asarray(start, np.int64), minlength=len(self._most)).astype(np.float64),
         )
 
     def _row(self, columns: Positions, low: float, high: float, values: NDArray[Any] | None) -> None:

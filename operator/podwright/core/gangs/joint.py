@@ -101,20 +101,10 @@ class Joint:
         """The placement, if all members pass the filters. Otherwise the program learns which do not."""
         with CacheTransaction(self.cache) as transaction:
             simulation = Simulation(framework=self.framework, transaction=transaction, below=self.below)
-            left = wanted = [*joint.placed(found)]
-            while left:
-                refused = []
-                for pod, slot in left:
-                    self.cache.deadline.point()
-                    simulation.within = np.arange(self.cache.table.size) == slot
-                    decision = simulation.schedule(pod)
-                    if isinstance(decision, Fault):
-                        return GangFault(self.group, decision.plugin, decision.message)
-                    if not isinstance(decision, Placement):
-                        refused.append((pod, slot))
-                if len(refused) == len(left):
-                    break
-                left = refused  # each may have waited for another one
+            wanted = [*joint.placed(found)]
+            left = take_places(simulation, wanted)
+            if isinstance(left, Fault):
+                return GangFault(self.group, left.plugin, left.message)
             if left:
                 placed = Counter(slot for pod, slot in wanted if pod.uid in simulation.assumed)
                 for slot in {slot for _, slot in left}:
@@ -125,6 +115,28 @@ class Joint:
             simulation.reject_others(pods)
             parts = dict(parts_of(branch)) if self.group.composite else {}
         return GangPlacement(self.group, simulation.placements, simulation.rejections, parts)
+
+
+def take_places(simulation: Simulation, wanted: Sequence[tuple[PodInfo, int]]) -> Sequence[tuple[PodInfo, int]] | Fault:
+    """Schedules each pod on the node with this slot, in any order in which the filters let them. Returns those that
+    they refuse.
+    """
+    cache, left = simulation.transaction.cache, wanted
+    while left:
+        refused = []
+        for pod, slot in left:
+            cache.deadline.point()
+            simulation.within = np.arange(cache.table.size) == slot
+            decision = simulation.schedule(pod)
+            if isinstance(decision, Fault):
+                return decision
+            if not isinstance(decision, Placement):
+                refused.append((pod, slot))
+        if len(refused) == len(left):
+            break
+        left = refused  # each may have waited for another one
+    simulation.within = None
+    return left
 
 
 def _count(branch: Branch, placed: dict[str, None]) -> int:

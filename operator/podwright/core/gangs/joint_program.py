@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from operator import truediv
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 
 Columns = NDArray[np.int64]
+FEW: Final = 4
+"""Up to how many large members of a node are counted. These rows bring bounds closer to whole members."""
 
 
 @dataclass(slots=True)
@@ -75,10 +78,13 @@ class JointProgram:
         self._demand(rules)
         self._part(branch, None)
         if least < total:
-            self._rows.prefer(everything)
+            for priority in sorted({kind.pods[0].priority for kind in self.kinds}, reverse=True):
+                self._rows.prefer(self._columns(kind for kind in self.kinds if kind.pods[0].priority == priority))
 
-    def program(self) -> Program:
-        return self._rows.program()
+    def program(self, start: Iterable[tuple[PodInfo, int]] = ()) -> Program:
+        """`start`: members with slots of nodes, where the solver may begin."""
+        columns = {pod.uid: kind.columns for kind in self.kinds for pod in kind.pods}
+        return self._rows.program([int(columns[pod.uid][slot]) for pod, slot in start])
 
     def refuse(self, slot: int, found: Int64s, placed: int) -> None:
         """Of the kinds that this solution has on a node, only so many members pass the filters there."""
@@ -93,6 +99,36 @@ class JointProgram:
                 for pod in islice(pods, max(0, int(found[kind.columns[slot]]))):
                     yield pod, int(slot)
 
+    def tightly(self, *, largest_first: bool) -> Iterator[tuple[PodInfo, int]]:
+        """Members with the slots of nodes that have room for them: the most important first, of these the largest or the
+        smallest, each where the least room is left. Knows no rules of filters.
+        """
+        table = self._cache.table
+        free = [(table.allowed_pods - table.pods).astype(np.float64)]
+        resources = [*dict.fromkeys(resource for kind in self.kinds for resource in kind.requests)]
+        free += [(table.allocatable(each) - table.requested(each)).astype(np.float64) for each in resources]
+        unit = [max(1.0, float(each.clip(0).sum())) for each in free]
+        sizes = [[1, *(kind.requests.get(each, 0) for each in resources)] for kind in self.kinds]
+        weights = [sum(map(truediv, amounts, unit)) for amounts in sizes]
+        sign = -1 if largest_first else 1
+        order = [(-kind.pods[0].priority, sign * weight) for kind, weight in zip(self.kinds, weights, strict=True)]
+        for number in sorted(range(len(sizes)), key=order.__getitem__):
+            kind, amounts = self.kinds[number], sizes[number]
+            fits = kind.most > 0
+            for each, amount in zip(free, amounts, strict=True):
+                fits &= each >= amount
+            for pod in kind.pods:
+                self._cache.deadline.point()
+                there = np.flatnonzero(fits)
+                if not len(there):
+                    break
+                left = sum(each[there] / whole for each, whole in zip(free, unit, strict=True))
+                slot = int(there[np.argmin(left)])
+                for each, amount in zip(free, amounts, strict=True):
+                    each[slot] -= amount
+                    fits[slot] &= each[slot] >= amount
+                yield pod, slot
+
     # Kinds
 
     def _gather(self, branch: Branch) -> None:
@@ -102,7 +138,13 @@ class JointProgram:
         alike: dict[Any, list[PodInfo]] = {}
         for pod in branch.untried:
             verdicts = (contract.verdict_key_of(plugin, pod) for plugin in alone)
-            key = (pod.requests, pod.namespace, *verdicts, *(plugin.influence_key(pod) for plugin in domains))
+            key = (
+                pod.priority,
+                pod.requests,
+                pod.namespace,
+                *verdicts,
+                *(plugin.influence_key(pod) for plugin in domains),
+            )
             alike.setdefault(key, []).append(pod)
         found = []
         for pods in alike.values():
@@ -128,7 +170,9 @@ class JointProgram:
             self._resource(amounts, table.allocatable(resource) - table.requested(resource))
 
     def _resource(self, amounts: Sequence[int], free: Int64s) -> None:
-        """What nodes have of a resource, and how many members of at least each size that is enough for."""
+        """What nodes have of a resource, and that it is enough for one of the members that need more than half of it, for
+        two of those that need more than a third, and so on.
+        """
         unit = int(np.gcd.reduce(amounts))
         if not unit:
             return
@@ -142,10 +186,10 @@ class JointProgram:
             there = most[:, slot] > 0
             room = int(left[slot])
             self._rows.at_most(columns[there, slot], room, sizes[there])
-            for size in np.unique(sizes[there]):
-                large = there & (sizes >= size)
-                if room % size and most[large, slot].sum() > room // size:
-                    self._rows.at_most(columns[large, slot], room // int(size))
+            for few in range(1, FEW + 1):
+                large = there & (sizes * (few + 1) > room)
+                if most[large, slot].sum() > few:
+                    self._rows.at_most(columns[large, slot], few)
 
     # Filters
 

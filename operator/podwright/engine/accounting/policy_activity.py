@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from podwright.api.policy_status import PackingStatus
 from podwright.core.queue import SchedulingQueue
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.policies import POLICY_DECISIONS, POLICY_ERRORS
@@ -33,6 +34,8 @@ class Activity:
     longest: float = 0.0
     """The seconds of the longest decision of the generation `label`."""
     label: str = ""
+    packing: PackingStatus | None = None
+    """What came of the last batch."""
 
     def took(self, label: str, seconds: float) -> None:
         """A decision of this generation took so many seconds."""

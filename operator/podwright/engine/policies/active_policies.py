@@ -315,6 +315,7 @@ class ActivePolicies:
             causes=frozenset(activity.faults),
             interpreted=tuple(interpreted.items()),
             rules=(estimated, activity.longest) if estimated else None,
+            packing=activity.packing,
         )
 
     def clear_cached_verdicts(self) -> None:

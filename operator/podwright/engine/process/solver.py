@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import io
+import math
 import os
 import resource
 import signal
@@ -23,25 +24,45 @@ _PR_SET_PDEATHSIG: Final = 1
 
 def answer(given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """The fields of an Answer for those of a Program, after so many seconds at most."""
+    ends = time.monotonic() + seconds
     highspy = importlib.import_module("highspy")
-    program, size = highspy.HighsLp(), len(given["cost"])
+    program, size = highspy.HighsLp(), len(given["most"])
     program.num_col_, program.num_row_ = size, len(given["low"])
-    program.col_cost_, program.col_lower_, program.col_upper_ = given["cost"], np.zeros(size), given["most"]
+    program.col_cost_, program.col_lower_, program.col_upper_ = np.zeros(size), np.zeros(size), given["most"]
     program.row_lower_, program.row_upper_ = given["low"], given["high"]
     matrix = program.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kRowwise
     matrix.start_, matrix.index_, matrix.value_ = given["starts"], given["columns"], given["values"]
     program.integrality_ = [highspy.HighsVarType.kInteger] * size
     highs = highspy.Highs()
-    for option, value in (("output_flag", False), ("threads", 1), ("time_limit", seconds)):
-        highs.setOptionValue(option, value)
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", 1)
     highs.passModel(program)
-    highs.run()
-    status, ends = highs.getModelStatus(), highspy.HighsModelStatus
-    found: dict[str, Any] = {"proved": np.bool_(status in (ends.kOptimal, ends.kInfeasible))}
-    if highs.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-        found["found"] = np.rint(np.array(highs.getSolution().col_value)).astype(np.int64)
-    return found
+    if given["start"].any():
+        start = highspy.HighsSolution()
+        start.col_value = given["start"].tolist()
+        highs.setSolution(start)
+    every, aims = np.arange(size, dtype=np.int32), [*given["aims"]] or [np.zeros(size)]
+    found: dict[str, Any] = {"proved": True}
+    bounds: list[int] = []
+    for number, aim in enumerate(aims):
+        left = ends - time.monotonic()
+        highs.setOptionValue("time_limit", max(0.1, left if number == len(aims) - 1 else left / 2))
+        highs.changeColsCost(size, every, -aim)
+        highs.run()
+        status, info = highs.getModelStatus(), highs.getInfo()
+        found["proved"] &= status in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
+        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            break
+        values = np.rint(np.array(highs.getSolution().col_value))
+        found["found"] = values.astype(np.int64)
+        if np.isfinite(info.mip_dual_bound):
+            bounds.append(math.floor(1e-6 - info.mip_dual_bound))
+        if number < len(aims) - 1:
+            there = np.flatnonzero(aim)
+            highs.addRow(float(aim @ values), highspy.kHighsInf, len(there), there.astype(np.int32), aim[there])
+            highs.setSolution(highs.getSolution())
+    return {**found, "bounds": np.array(bounds, np.int64)}
 
 
 def main(seconds: float, max_bytes: int) -> None:

@@ -55,6 +55,7 @@ def solve(program: Program, seconds: float, *, command: tuple[str, ...] = (), ma
         return Answer(problem=f"the solver ended with {ended.returncode}{last and f': {last[:200]}'}", seconds=took)
     try:
         with np.load(io.BytesIO(ended.stdout), allow_pickle=False) as answer:
-            return Answer(answer.get("found"), proved=bool(answer["proved"]), seconds=took)
+            bounds = answer["bounds"].tolist()
+            return Answer(answer.get("found"), proved=bool(answer["proved"]), seconds=took, bounds=bounds)
     except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:
         return Answer(problem=f"the solver's answer cannot be read: {described(error)}", seconds=took)

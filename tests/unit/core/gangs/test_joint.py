@@ -5,33 +5,27 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from podwright.core.cycle import Placement
-from podwright.core.framework.program import Answer, Program
+from podwright.core.framework.program import Answer
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.joint import COUNTED, NOT_FOUND, NOT_PLANNED, PROVED
 from podwright.core.gangs.plan import decide
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.state.transaction import CacheTransaction
-from podwright.engine.process.solver import answer
+from support.gangs.highs import by_highs
 from support.gangs.kit import HOST, NOW, ZONE, FullCluster, one, room
 from support.gangs.members import MixedCluster, even, near
 
 CASES = int(40 * float(os.environ.get("PODWRIGHT_EXAMPLES", "1")))
 
 
-def solve(program: Program, seconds: float) -> Answer:
-    """HiGHS in this process."""
-    pytest.importorskip("highspy")
-    return Answer(**answer({each.name: getattr(program, each.name) for each in fields(Program)}, seconds))
-
-
-def jointly(cluster, solver=solve):
+def jointly(cluster, solver=by_highs):
     before = cluster.cache.table.requested("cpu").copy()
     decision = decide(replace(cluster.planner, solve=solver), cluster.members, NOW)
     assert (cluster.cache.table.requested("cpu") == before).all(), "the cache is as it was"
@@ -85,7 +79,7 @@ class TestPlacements:
         def both_on_one_node(program, seconds):
             asked.append(program)
             if len(asked) > 1:
-                return solve(program, seconds)
+                return by_highs(program, seconds)
             s, (p, q, r, t) = (0, 0, 1), ((1, 0), (1, 0), (0, 1), (0, 1))
             return Answer(np.array([*s, *p, *q, *r, *t, 1]))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from podwright.core.framework.program import Answer
 from podwright.core.gangs.joint import COUNTED, NO_PROCESS, NOT_PLANNED, PROVED
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
+from podwright.engine.process.forks import Forks
+from podwright.engine.process.solving import solve
 from support.engine.kit import Rig, deciding, settle
 from support.engine.long_work import FakeChildren
 from support.gangs.by_trial import by_trial
@@ -16,9 +20,9 @@ from support.objects.builders import in_group, make_pod_group
 from support.waiting import until
 
 
-def rig_with(solve: Any = by_trial, small: str = "3", large: str = "8", **options: Any) -> Rig:
+def rig_with(solver: Any = by_trial, small: str = "3", large: str = "8", **options: Any) -> Rig:
     """Two nodes, and a gang of a small member, which is tried first, and of a large one that needs the large node."""
-    rig = Rig(solve=solve, children=FakeChildren(), **options)
+    rig = Rig(solve=solver, children=options.pop("children", None) or FakeChildren(), **options)
     rig.engine.cache.groups.serve(WORKLOAD_API)
     rig.node("large", allocatable={"cpu": "8"})
     rig.node("small", allocatable={"cpu": "3"})
@@ -56,7 +60,7 @@ async def test_without_a_solver_members_are_tried_one_after_the_other_only():
 
 
 @pytest.mark.parametrize(
-    ("solve", "small", "large", "told"),
+    ("solver", "small", "large", "told"),
     [
         pytest.param(by_trial, "4", "8", PROVED, id="there is no placement, says the solver"),
         pytest.param(by_trial, "3", "9", COUNTED, id="there is no placement, by counting"),
@@ -65,8 +69,8 @@ async def test_without_a_solver_members_are_tried_one_after_the_other_only():
         ),
     ],
 )
-async def test_events_and_status_say_why_there_is_no_placement(solve, small, large, told):
-    rig = rig_with(solve, small, large)
+async def test_events_and_status_say_why_there_is_no_placement(solver, small, large, told):
+    rig = rig_with(solver, small, large)
     rig.pod("other")
     await ended(rig, lambda: rig.groups.written and rig.cluster.bound)
     assert told in rig.groups.written[-1][2]
@@ -79,3 +83,18 @@ async def test_the_loop_does_not_wait_for_a_solver():
     rig.children.refuse = "the system refuses a child process"
     await ended(rig, lambda: rig.groups.written)
     assert NO_PROCESS in rig.groups.written[-1][2]
+
+
+async def test_a_real_child_has_a_real_process_solve_it():
+    pytest.importorskip("highspy")
+    rig = rig_with(solve, children=Forks())
+    await ended(rig, lambda: len(rig.cluster.bound) == 2)
+    assert sorted(rig.cluster.bound) == [("l", "large"), ("s", "small")]
+
+
+async def test_a_solver_that_dies_in_a_real_child_is_told_and_ends_nothing_else():
+    rig = rig_with(partial(solve, command=(sys.executable, "-c", "import os; os.abort()")), children=Forks())
+    rig.pod("other")
+    await ended(rig, lambda: rig.groups.written and rig.cluster.bound)
+    assert f"{NOT_PLANNED}the solver ended with -6" in rig.groups.written[-1][2]
+    assert [name for name, _ in rig.cluster.bound] == ["other"]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from podwright.core.framework.program import Rows
@@ -39,7 +40,18 @@ class TestHighs:
         assert found.problem == ""
         assert found.proved
         assert found.found.tolist() == [1, 2]
+        assert found.bounds == [2]
         assert found.seconds > 0
+
+    def test_the_first_aim_comes_first(self):
+        rows = Rows()
+        first, second, third = rows.variables([5, 5, 5])
+        rows.at_most(np.array([first, second, third]), 6, np.array([2, 1, 3]))
+        rows.prefer(np.array([first]))
+        rows.prefer(np.array([second, third]))
+        found = solve(rows.program(), 20)
+        assert found.found.tolist() == [3, 0, 0]
+        assert found.bounds == [3, 0]
 
     def test_a_proof_that_there_is_none(self):
         found = solve(program(low=4), 20)

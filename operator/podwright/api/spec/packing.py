@@ -1,0 +1,60 @@
+"""`spec.packing` and `spec.packingTimes` of a SchedulerPolicy: pods that are placed together, as many as possible."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from podwright.core.framework.validation import Rule, describe
+
+Packing = Literal["None", "Optimal"]
+_DURATION: Final = r"^([1-9][0-9]{0,2}ms|[1-9]s|10s)$"
+_UNITS: Final = {"ms": 1e-3, "s": 1.0}
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"([0-9]+)([a-z]+)", text)
+    number, unit = found.groups()  # type: ignore[union-attr]  # the pattern of the field
+    return int(number) * _UNITS[unit]
+
+
+def _time(description: str) -> Any:
+    return field(default="1s", metadata=describe(description, pattern=_DURATION, maxLength=5))
+
+
+@dataclass(frozen=True, slots=True)
+class PackingTimes:
+    batch: str = _time("How long pods are gathered, from 1ms to 10s.")
+    budget: str = _time("How long a solver may search for a better placement of them, from 1ms to 10s.")
+
+    @property
+    def batch_seconds(self) -> float:
+        return _seconds(self.batch)
+
+    @property
+    def budget_seconds(self) -> float:
+        return _seconds(self.budget)
+
+
+PACKING: Final = describe(
+    "Optimal: pods are gathered for a moment and placed together, as many as possible, those of higher priority first. "
+    "No pod is moved for that. What is left is scheduled as usual. None: each pod is placed by itself."
+)
+PACKING_TIMES: Final = describe("For packing Optimal: how long that may take.")
+PACKING_RULES: Final = (
+    Rule(
+        cel="self.packing != 'Optimal' || self.mode != 'Shadow'",
+        holds=lambda self: self.packing != "Optimal" or self.mode != "Shadow",
+        message="is not for mode Shadow: such a policy decides about no pods",
+        path=".packing",
+        reason="FieldValueForbidden",
+    ),
+    Rule(
+        cel="self.packing != 'Optimal' || !has(self.extenders) || size(self.extenders) == 0",
+        holds=lambda self: self.packing != "Optimal" or not self.extenders,
+        message="is not for a policy with extenders, which are asked about one pod at a time",
+        path=".packing",
+        reason="FieldValueForbidden",
+    ),
+)

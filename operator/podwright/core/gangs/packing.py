@@ -1,0 +1,168 @@
+"""Packing: of pods that wait together, as many as possible get a node, the most important first. Moves no pod.
+
+    one after the other ─► some do not fit ─► the program of all (`joint_program`) ─► a solver ─► all filters
+        ─► the better of both ─► pods that are left are scheduled by themselves, and may preempt
+
+Better is who places more of the highest priority, then of the next one, and so on. What the solver has proved says how
+much more there could be. Source of the idea: Christensen, Giallorenzo, Mauro, "Priority Matters" (arXiv 2511.08373).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from podwright.core.cycle import Decision, Placement, RandomBelow, Rejection, schedule
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.program import Solver
+from podwright.core.gangs.branches import Branch
+from podwright.core.gangs.joint import MAX_ENTRIES, SECONDS, take_places
+from podwright.core.gangs.joint_program import JointProgram
+from podwright.core.gangs.simulation import Simulation
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.cache import Cache
+from podwright.core.state.transaction import CacheTransaction, Checkpoint
+
+Certificate = Literal["Optimal", "Bound", "TimedOut"]
+TOO_LARGE: Final = "the pods and the nodes are too many"
+NO_SOLVER: Final = "there is no solver"
+NO_PROCESS: Final = "there is no process for the solver"
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The decisions, in an order in which each holds if those before it are carried out. Pods without one come after a
+    preemption.
+
+    `certificate`: Optimal: no placement is better. Bound: at most `more` pods of some priority could be placed in
+    addition. TimedOut: nothing is known. `problem`: why nothing was searched for.
+    """
+
+    decisions: tuple[Decision, ...]
+    placed: int
+    certificate: Certificate
+    more: int = 0
+    problem: str = ""
+
+    @property
+    def message(self) -> str:
+        """How far this may be from the best, or the problem."""
+        bound = f"at most {self.more} more pods of some priority could be placed" if self.more else ""
+        return self.problem or bound
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """See the module. `seconds`: how long the solver may work."""
+
+    framework: Framework
+    cache: Cache
+    below: RandomBelow
+    solve: Solver | None
+    seconds: float
+
+    def pack(self, pods: Sequence[PodInfo]) -> Packed:
+        """Decides about these pods. Leaves the cache as it was."""
+        pods = sorted(pods, key=lambda pod: -pod.priority)
+        with CacheTransaction(self.cache) as transaction:
+            begun = transaction.checkpoint()
+            best = self._filled(transaction, (), pods)
+            proof, problem = _Proof("Optimal"), ""
+            if best.placed < len(pods):
+                candidates = [best]
+                bounds, problem = self._search(transaction, begun, candidates, pods)
+                best = max(candidates, key=lambda each: _counts(each, pods))  # among equals the first
+                if best is not candidates[-1]:
+                    transaction.rollback(begun)
+                    take_places(self._simulation(transaction), [*map(self._place, best.placements)])
+                proof = _proof(pods, _counts(best, pods), bounds)
+            decisions = (*best.placements, *self._others(best, pods))
+        return Packed(decisions, best.placed, proof.certificate, proof.more, problem)
+
+    def _simulation(self, transaction: CacheTransaction) -> Simulation:
+        return Simulation(framework=self.framework, transaction=transaction, below=self.below)
+
+    def _place(self, placement: Placement) -> tuple[PodInfo, int]:
+        return placement.pod, self.cache.nodes[placement.node_name].slot
+
+    def _filled(
+        self, transaction: CacheTransaction, found: Sequence[tuple[PodInfo, int]], pods: Sequence[PodInfo]
+    ) -> Simulation:
+        """These places are taken, as far as the filters allow it, then others one after the other."""
+        simulation = self._simulation(transaction)
+        take_places(simulation, found)
+        simulation.within = None
+        for pod in pods:
+            if pod.uid not in simulation.assumed:
+                self.cache.deadline.point()
+                simulation.schedule(pod)
+        return simulation
+
+    def _search(
+        self, transaction: CacheTransaction, begun: Checkpoint, candidates: list[Simulation], pods: Sequence[PodInfo]
+    ) -> tuple[Sequence[int], str]:
+        """Adds candidates. Returns what the solver has proved, and why it has not."""
+        transaction.rollback(begun)
+        try:
+            joint = JointProgram(self.framework, self.cache, Branch(0, untried=pods), 0)
+        except PluginError as error:
+            return (), str(error)
+
+        def add(places: Iterable[tuple[PodInfo, int]]) -> None:
+            found = [*places]
+            transaction.rollback(begun)
+            candidates.append(self._filled(transaction, found, pods))
+
+        tightly = [[*joint.tightly(largest_first=each)] for each in (True, False)]
+        for places in tightly:
+            add(places)
+        if self.solve is None or max(each.placed for each in candidates) == len(pods):
+            return (), "" if self.solve else NO_SOLVER
+        self.cache.deadline.expect(2 * SECONDS)
+        if self.cache.deadline.check is not None:
+            return (), NO_PROCESS
+        best = max(candidates, key=lambda each: _counts(each, pods))
+        program = joint.program(map(self._place, best.placements))
+        if len(program.columns) > MAX_ENTRIES:
+            return (), TOO_LARGE
+        answer = self.solve(program, self.seconds)
+        if answer.found is not None:
+            add(joint.placed(answer.found))
+        return answer.bounds, answer.problem
+
+    def _others(self, best: Simulation, pods: Sequence[PodInfo]) -> Iterator[Decision]:
+        for pod in pods:
+            if pod.uid not in best.assumed:
+                self.cache.deadline.point()
+                decision = schedule(self.framework, self.cache, pod, self.below)
+                yield decision
+                if isinstance(decision, Rejection) and decision.victims:
+                    return
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    certificate: Certificate
+    more: int = 0
+
+
+def _counts(simulation: Simulation, pods: Sequence[PodInfo]) -> list[int]:
+    """How many pods are placed of each priority, the highest first."""
+    placed = Counter(pod.priority for pod in pods if pod.uid in simulation.assumed)
+    return [placed[priority] for priority in sorted({pod.priority for pod in pods}, reverse=True)]
+
+
+def _proof(pods: Sequence[PodInfo], counts: Sequence[int], bounds: Sequence[int]) -> _Proof:
+    """What `bounds` prove, by priority. Where all pods of a priority are placed, nothing has to be proved."""
+    totals = Counter(pod.priority for pod in pods)
+    for number, (priority, count) in enumerate(zip(sorted(totals, reverse=True), counts, strict=True)):
+        if count == totals[priority]:
+            continue
+        if number >= len(bounds):
+            return _Proof("TimedOut")
+        if count < bounds[number]:
+            return _Proof("Bound", min(bounds[number], totals[priority]) - count)
+    return _Proof("Optimal")

@@ -1,0 +1,157 @@
+"""Batches: pods of a policy with packing Optimal are gathered for a moment, and decided together in a child process.
+
+popped ─► `gather` ─► the lane ─► popped again ─► `take`: those that were gathered with it ─► PackingJob
+    ─► core.gangs.packing ─► each decision is checked and carried out
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from podwright.api.policy_status import PackingStatus
+from podwright.core.cycle import Decision
+from podwright.core.framework.program import Solver
+from podwright.core.objects.pod import PodInfo
+from podwright.core.queue import QueuedPod
+from podwright.core.queue.queued_pod import Place
+from podwright.core.state.transaction import CacheTransaction
+from podwright.engine.planning.placing import assume
+from podwright.engine.policies.active_policy import ActivePolicy
+from podwright.engine.process.steps import Steps
+from podwright.engine.state import EngineState
+
+if TYPE_CHECKING:
+    from podwright.core.gangs.packing import Packed
+
+MOST_PODS: Final = 1_000
+"""How many pods are decided together at most."""
+
+
+class Attempts(Protocol):
+    """What becomes of single pods. See PodAttempts."""
+
+    def seen(self, queued: QueuedPod) -> tuple[PodInfo, int]: ...
+    def may_decide(self, queued: QueuedPod, policy: ActivePolicy) -> bool: ...
+    def carry_out(
+        self,
+        queued: QueuedPod,
+        policy: ActivePolicy,
+        decision: Decision,
+        *,
+        seconds: float,
+        started: float,
+        seen: tuple[PodInfo, int],
+    ) -> bool: ...
+    def give_back(self, queued: QueuedPod) -> None: ...
+    def fail(self, queued: QueuedPod, message: str, started: float) -> None: ...
+
+
+class Batches:
+    """See the module."""
+
+    def __init__(self, state: EngineState, *, wake: Callable[[], None]) -> None:
+        self._queue = state.queue
+        self._wake = wake
+        self._gathered: dict[str, dict[str, None]] = {}
+        """By label of policies: the uids of pods in flight that wait for others."""
+        self._due: dict[str, dict[str, None]] = {}
+        """The same of pods that wait in the lane."""
+
+    def gather(self, queued: QueuedPod, policy: ActivePolicy) -> None:
+        """The popped pod waits for others."""
+        label = policy.label
+        if label not in self._gathered:
+            self._gathered[label] = {}
+            seconds = policy.compiled.spec.packing_times.batch_seconds
+            asyncio.get_running_loop().call_later(seconds, self._end, label)
+        self._gathered[label][queued.uid] = None
+
+    def _end(self, label: str) -> None:
+        uids = self._gathered.pop(label)
+        for uid in uids:
+            queued = self._queue.get(uid)
+            if queued is not None and queued.place is Place.IN_FLIGHT:
+                self._queue.wait_in_lane(queued, ())
+        self._due.setdefault(label, {}).update(uids)
+        self._wake()
+
+    def take(self, first: QueuedPod, policy: ActivePolicy) -> Sequence[QueuedPod]:
+        """The popped pod, and those in the lane that are decided with it; all are in flight."""
+        due = self._due.pop(policy.label, {})
+        due.pop(first.uid, None)
+        taken = [first]
+        for uid in list(due):
+            if len(taken) == MOST_PODS:
+                self._due[policy.label] = due
+                break
+            del due[uid]
+            queued = self._queue.get(uid)
+            if queued is not None and queued.place is Place.ACTIVE and self._queue.take(uid) is not None:
+                taken.append(queued)
+        return taken
+
+
+class PackingJob:
+    """See `planning.Job`. Of pods that are packed together."""
+
+    def __init__(
+        self,
+        pods: Sequence[QueuedPod],
+        policy: ActivePolicy,
+        *,
+        state: EngineState,
+        solve: Solver | None,
+        attempts: Attempts,
+        started: float,
+    ) -> None:
+        self.pods = pods
+        self.policy = policy
+        self._state = state
+        self._solve = solve
+        self._attempts = attempts
+        self._started = started
+        self._seen = {queued.uid: attempts.seen(queued) for queued in pods}
+
+    def decide(self) -> Packed:
+        from podwright.core.gangs.packing import Packing  # noqa: PLC0415 -- few policies pack
+
+        budget = self.policy.compiled.spec.packing_times.budget_seconds
+        packing = Packing(self.policy.framework, self._state.cache, self._state.sources.below, self._solve, budget)
+        return packing.pack([queued.pod for queued in self.pods])
+
+    def assume(self, packed: Packed, transaction: CacheTransaction) -> bool:
+        return all(assume(decision, self.policy, transaction) for decision in packed.decisions)
+
+    def wanted(self) -> bool:
+        return any(self._attempts.may_decide(queued, self.policy) for queued in self.pods)
+
+    def carry_out(self, packed: Packed, seconds: float) -> Steps[bool]:
+        """A pod whose decision does not fit any more, or that has none, waits in the lane for another one."""
+        self.policy.activity.packing = PackingStatus(
+            pods=len(self.pods), placed=packed.placed, certificate=packed.certificate, message=packed.message
+        )
+        left = {queued.uid: queued for queued in self.pods}
+        for decision in packed.decisions:
+            yield
+            # A pod that is gone has not come back as an object.
+            queued = left.get(decision.pod.uid) if decision.pod is not None else None
+            if queued is None or not self._attempts.may_decide(queued, self.policy):
+                continue
+            if self._attempts.carry_out(
+                queued, self.policy, decision, seconds=0.0, started=self._started, seen=self._seen[queued.uid]
+            ):
+                del left[queued.uid]
+        for queued in left.values():
+            self._attempts.give_back(queued)
+        return True
+
+    def give_back(self) -> None:
+        for queued in self.pods:
+            self._attempts.give_back(queued)
+
+    def fail(self, message: str) -> None:
+        for queued in self.pods:
+            if self._attempts.may_decide(queued, self.policy):
+                self._attempts.fail(queued, message, self._started)

@@ -1,0 +1,15 @@
+"""HiGHS in this process. Skips the test where it is not installed."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from podwright.core.framework.program import Answer, Program
+from podwright.engine.process.solver import answer
+
+
+def by_highs(program: Program, seconds: float) -> Answer:
+    pytest.importorskip("highspy")
+    return Answer(**answer({each.name: getattr(program, each.name) for each in fields(Program)}, seconds))

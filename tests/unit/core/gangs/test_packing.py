@@ -1,0 +1,129 @@
+"""Pods that are packed together: as many as possible, the most important first, and what is proved about that."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from podwright.core.cycle import Placement, Rejection
+from podwright.core.framework.program import Answer
+from podwright.core.gangs.packing import NO_SOLVER, Packing
+from podwright.core.objects.pod import parse_pod
+from support.gangs.by_trial import by_trial
+from support.gangs.highs import by_highs
+from support.gangs.kit import HOST, FullCluster, one, room
+from support.gangs.members import near
+from support.objects.builders import make_pod
+
+
+class Cluster(FullCluster):
+    """Nodes with room for so many CPUs, and no group."""
+
+    def __init__(self, *cpus: int, placed=()):
+        super().__init__([room(f"n{i}", cpu) for i, cpu in enumerate(cpus)], placed, members=0, min_count=1)
+
+    def pack(self, *pods: tuple[int, int], solve=by_trial, spec=None):
+        """Pods of so many CPUs, and of this priority."""
+        parsed = [
+            parse_pod(
+                make_pod(f"p{i}", requests={"cpu": str(cpu)}, priority=priority, labels={"kind": "x"}, spec=spec),
+                keep_raw=True,
+            )
+            for i, (cpu, priority) in enumerate(pods)
+        ]
+        before = self.cache.table.requested("cpu").copy()
+        packed = Packing(self.framework, self.cache, lambda _n: 0, solve, 1.0).pack(parsed)
+        assert (self.cache.table.requested("cpu") == before).all()
+        return packed
+
+
+def placed(packed):
+    return {each.pod.name: each.node_name for each in packed.decisions if isinstance(each, Placement)}
+
+
+def nothing(*_):
+    pytest.fail("there is nothing to solve")
+
+
+def test_pods_that_fit_one_after_the_other_keep_the_nodes_with_the_best_scores():
+    packed = Cluster(4, 4).pack((1, 0), (1, 0), solve=nothing)
+    assert placed(packed) == {"p0": "n0", "p1": "n1"}
+    assert packed.certificate == "Optimal"
+
+
+def test_a_small_pod_leaves_room_for_a_large_one():
+    packed = Cluster(4, 3).pack((3, 0), (4, 0), solve=nothing)
+    assert placed(packed) == {"p0": "n1", "p1": "n0"}
+
+
+def test_the_most_important_pods_come_first_however_large():
+    packed = Cluster(4).pack((1, 0), (1, 0), (1, 0), (4, 5))
+    assert placed(packed) == {"p3": "n0"}
+    assert (packed.certificate, packed.placed) == ("Optimal", 1)
+    assert {each.pod.name for each in packed.decisions if isinstance(each, Rejection)} == {"p0", "p1", "p2"}
+
+
+def test_of_equal_priority_more_pods_are_better():
+    assert set(placed(Cluster(4).pack((4, 0), (2, 0), (2, 0)))) == {"p1", "p2"}
+
+
+def test_what_no_order_finds_the_solver_does():
+    """Of sizes 6, 5, 5, 4, 4, 3, 3 all fit on three nodes of 10 only as 6+4, 5+5, 4+3+3."""
+    pods = [(size, 0) for size in (3, 3, 6, 5, 4, 5, 4)]
+    assert len(placed(Cluster(10, 10, 10).pack(*pods, solve=None))) >= 6
+
+    assert len(placed(Cluster(10, 10, 10).pack(*pods, solve=by_highs))) == 7
+
+
+def test_filters_that_the_program_knows_count():
+    packed = Cluster(4, 4).pack(*[(1, 0)] * 3, spec=near("x", HOST, anti=True))
+    assert len(placed(packed)) == 2
+    assert packed.certificate == "Optimal"
+
+
+def test_without_a_solver_nothing_is_proved():
+    packed = Cluster(4).pack((3, 0), (3, 0), solve=None)
+    assert (packed.certificate, packed.message) == ("TimedOut", NO_SOLVER)
+    assert packed.placed == 1
+
+
+def test_a_solver_that_has_only_a_bound():
+    packed = Cluster(4).pack((3, 0), (3, 0), solve=lambda *_: Answer(bounds=[7]))
+    assert (packed.certificate, packed.more) == ("Bound", 1)
+    assert packed.message == "at most 1 more pods of some priority could be placed"
+
+
+def test_a_solution_that_filters_refuse_is_no_better():
+    packed = Cluster(4).pack((3, 0), (3, 0), solve=lambda program, _: Answer(program.most.astype(int)))
+    assert packed.placed == 1
+
+
+def test_pods_that_are_left_preempt_and_others_wait_for_that():
+    cluster = Cluster(4, 4, placed=[one("low", "n0", 0), one("low2", "n1", 0)])
+    packed = cluster.pack((4, 5), (4, 5))
+    assert len(packed.decisions) == 1
+    assert packed.decisions[0].victims
+
+
+def test_it_is_never_worse_than_one_after_the_other():
+    better = Counter()
+    for seed in range(25):
+        choose = random.Random(seed)
+        cpus = [choose.randint(2, 5) for _ in range(2)]
+        pods = [(choose.randint(1, 4), choose.randint(0, 1)) for _ in range(4)]
+        cluster = Cluster(*cpus)
+        packed = cluster.pack(*pods)
+        counts = Counter(each.pod.priority for each in packed.decisions if isinstance(each, Placement))
+        alone = Counter()
+        free = cpus.copy()
+        for cpu, priority in sorted(pods, key=lambda pod: -pod[1]):
+            at = max(range(2), key=lambda i: free[i])
+            if free[at] >= cpu:
+                free[at] -= cpu
+                alone[priority] += 1
+        assert (counts[1], counts[0]) >= (alone[1], alone[0]), seed
+        assert packed.certificate == "Optimal", seed
+        better[(counts[1], counts[0]) > (alone[1], alone[0])] += 1
+    assert better[True] > 2

@@ -1,0 +1,95 @@
+"""Pods of a policy with packing Optimal are gathered, and decided together in a child."""
+
+from __future__ import annotations
+
+from support.engine.kit import Rig, deciding, settle
+from support.engine.long_work import FakeChildren
+from support.gangs.by_trial import by_trial
+from support.objects.builders import make_policy
+from support.waiting import until
+
+TIMES = {"batch": "20ms", "budget": "1s"}
+
+
+def rig_with(solve=by_trial, **options) -> Rig:
+    rig = Rig(solve=solve, children=FakeChildren(**options))
+    policy = make_policy("packed", 1, match={"podSelector": {"matchLabels": {"pack": "yes"}}}, packing="Optimal")
+    policy["spec"]["packingTimes"] = TIMES
+    assert rig.engine.policies.apply(policy).accepted
+    return rig
+
+
+def packed(rig: Rig, name: str, cpu: str) -> None:
+    rig.pod(name, requests={"cpu": cpu}, labels={"pack": "yes"})
+
+
+async def ended(rig: Rig, holds) -> None:
+    def has_come() -> bool:
+        rig.now += 0.1
+        rig.engine.wake()
+        return holds()
+
+    async with deciding(rig):
+        await until(has_come)
+        await settle()
+
+
+async def test_they_are_placed_together():
+    rig = rig_with()
+    rig.node("large", allocatable={"cpu": "8"})
+    rig.node("small", allocatable={"cpu": "3"})
+    packed(rig, "s", "3")
+    packed(rig, "l", "8")
+    await ended(rig, lambda: len(rig.cluster.bound) == 2)
+    assert sorted(rig.cluster.bound) == [("l", "large"), ("s", "small")]
+    assert rig.children.started == 1
+    work = rig.engine.policies.work_of("packed").packing
+    assert (work.pods, work.placed, work.certificate) == (2, 2, "Optimal")
+
+
+async def test_pods_of_other_policies_do_not_wait():
+    rig = rig_with()
+    rig.node("n", allocatable={"cpu": "4"})
+    packed(rig, "p", "3")
+    rig.pod("other", requests={"cpu": "2"})
+    await ended(rig, lambda: rig.cluster.bound and rig.recorder.notes("FailedScheduling"))
+    assert rig.cluster.bound == [("other", "n")]
+
+
+async def test_a_pod_that_is_gone_meanwhile_is_left_out():
+    rig = rig_with()
+    rig.node("n", allocatable={"cpu": "4"})
+    packed(rig, "p", "2")
+    packed(rig, "q", "2")
+
+    def meanwhile(_child: int) -> None:
+        queued = rig.engine.queue.get("default/p")
+        rig.engine.pending.drop("default/p", dict(queued.pod.raw))
+
+    rig.children.meanwhile = meanwhile
+    await ended(rig, lambda: rig.cluster.bound)
+    assert rig.cluster.bound == [("q", "n")]
+
+
+async def test_a_pod_whose_node_is_taken_meanwhile_is_decided_again():
+    rig = rig_with()
+    rig.node("n", allocatable={"cpu": "4"})
+    rig.node("m", allocatable={"cpu": "4"})
+    packed(rig, "p", "3")
+
+    def meanwhile(child: int) -> None:
+        if child == 1:
+            rig.node("n", allocatable={"cpu": "1"})
+
+    rig.children.meanwhile = meanwhile
+    await ended(rig, lambda: rig.cluster.bound)
+    assert rig.cluster.bound == [("p", "m")]
+
+
+async def test_a_child_that_ends_fails_them_with_an_event():
+    rig = rig_with()
+    rig.node("n")
+    rig.children.end = "it crashed"
+    packed(rig, "p", "1")
+    await ended(rig, lambda: rig.recorder.notes("FailedScheduling"))
+    assert rig.recorder.notes("FailedScheduling") == ["the process that decides ended: it crashed"]
