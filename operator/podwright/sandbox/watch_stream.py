@@ -16,6 +16,7 @@ from podwright.sandbox.store import Change, Entry, Store, event_line
 
 BOOKMARK_SECONDS = 15.0
 WATCH_SECONDS = 1800
+BEFORE_END_SECONDS = 2.0  # when the last bookmark comes, as from the API server
 
 
 class Watch:
@@ -33,7 +34,9 @@ class Watch:
         self._pending: list[bytes] = []
         self._wake, self._ended = asyncio.Event(), False
         loop = asyncio.get_running_loop()
-        self._limit = loop.call_later(int(query.get("timeoutSeconds") or WATCH_SECONDS), self._finish)
+        seconds = int(query.get("timeoutSeconds") or WATCH_SECONDS)
+        self._limit = loop.call_later(seconds, self.end)
+        self._last_bookmark = loop.call_later(max(0.0, seconds - BEFORE_END_SECONDS), self._bookmark, {})
         self._ticker = loop.call_later(BOOKMARK_SECONDS, self._tick)
         try:
             self._begin(int(rv or 0))
@@ -79,14 +82,11 @@ class Watch:
         self._bookmark({})
         self._ticker = asyncio.get_running_loop().call_later(BOOKMARK_SECONDS, self._tick)
 
-    def _finish(self) -> None:
-        self._bookmark({})
-        self.end()
-
     def end(self) -> None:
         self._ended = True
         self._store[self._kind.stored].watchers.discard(self._offer)
         self._limit.cancel()
+        self._last_bookmark.cancel()
         self._ticker.cancel()
         self._wake.set()
 
