@@ -97,7 +97,11 @@ def measure(series: Series, prepared: Prepared, settings: Settings, binaries: Bi
         audit = None if settings.backlog else AuditLog(Path(folder))
         flags = audit.flags if audit else ()
         with ControlPlane(
-            binaries=binaries, etcd_data=prepared.data, fsync=settings.fsync, api_server_flags=flags
+            binaries=binaries,
+            etcd_data=prepared.data,
+            fsync=settings.fsync,
+            api_server_flags=flags,
+            **prepared.workload.control_plane,
         ) as cluster:
             figures = asyncio.run(_Run(series, prepared, settings, cluster, audit).result())
     return {**figures, "run_s": time.monotonic() - started}

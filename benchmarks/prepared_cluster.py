@@ -47,7 +47,7 @@ def prepare(workload: Workload, folder: Path, binaries: Binaries, *, backlog: bo
 
 @contextmanager
 def _filled(workload: Workload, binaries: Binaries, *, backlog: bool) -> Iterator[tuple[ControlPlane, Installed]]:
-    with ControlPlane(binaries=binaries) as cluster:
+    with ControlPlane(binaries=binaries, **workload.control_plane) as cluster:
         installed = install(cluster)
         waiting = [op for op in workload.preparation if isinstance(op, CreatePods) and _needs_scheduler(op)]
         scheduler = cluster.start_scheduler({"profiles": [{"schedulerName": SCHEDULER_NAME}]}) if waiting else None

@@ -24,6 +24,7 @@ _RATES = {
 }
 _DEFAULT_RATE = 1.5
 _RATE_WITH_DEVICES = 3.0
+_RATE_OF_GANGS = 3.0
 _LOW_RATE = "live, 50 pods/s"
 
 
@@ -70,6 +71,7 @@ def _verdicts(entry: Json) -> Iterator[Verdict]:
         yield _ratio(entry, "start_s", 1.5)
         return
     rate = _RATE_WITH_DEVICES if name in with_devices() else _RATES.get(name, _DEFAULT_RATE)
+    rate = _RATE_OF_GANGS if name in with_pod_groups() else rate
     yield _ratio(entry, "pods_per_s", rate)
     if name in constrained() | with_devices():
         yield _ratio(entry, "cpu_ms_per_pod", 0.3)
@@ -169,6 +171,12 @@ def constrained() -> frozenset[str]:
 def with_devices() -> frozenset[str]:
     """The workloads whose measured pods get devices."""
     return frozenset(each.name for each in load() if "devices" in each.labels)
+
+
+@cache
+def with_pod_groups() -> frozenset[str]:
+    """The workloads with Kubernetes' pod groups."""
+    return frozenset(each.name for each in load() if each.pod_groups)
 
 
 @cache

@@ -16,12 +16,15 @@ from typing import Any
 
 import yaml
 
+from podwright.testing import Versions, workload_api
 from podwright.testing.objects import Json, node, pod
 
 _HERE = Path(__file__).parent
 SCHEDULER_NAME = "podwright"
 MEASURED_PREFIX = "measured-"
 _NODE_PREFIX = "node-"
+_POD_GROUPS = "scheduling.k8s.io/v1beta1"
+"""The API version of the templates of pod groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,7 @@ SETS: Mapping[str, str] = {
     "scale": "SchedulingBasic on 1,500 and on 15,000 nodes",
     "devices": "pods with resource claims, on 500 and on 5,000 nodes",
     "queues": "queues of teams: 1,000 of them, and peers' shapes of reclaim and gangs",
+    "gangs": "Kubernetes' pod groups: gangs of 3, 4 and 1,000 pods on 5,000 nodes, and gangs that preempt on 100",
 }
 """The sets of workload sizes. A size belongs to the sets in its `labels`."""
 
@@ -160,7 +164,8 @@ class Workload:
     """One workload at one size.
 
     `kubelets`: kubelets and controllers are simulated during the measurement. `only_ours`: kube-scheduler and the null
-    scheduler cannot do it.
+    scheduler cannot do it. `pod_groups`: the control plane serves Kubernetes' pod groups, and kube-scheduler has their
+    gates.
     """
 
     name: str
@@ -172,6 +177,17 @@ class Workload:
     only_live: bool = False
     only_ours: bool = False
     kubelets: bool = False
+    pod_groups: bool = False
+
+    @property
+    def control_plane(self) -> Mapping[str, Any]:
+        """The fields of `Options` for its control planes. Raises ValueError for a Kubernetes without what it needs."""
+        if not self.pod_groups:
+            return {}
+        api = workload_api(Versions.from_environ().kubernetes_minor)
+        if api is None or api.version != _POD_GROUPS:
+            raise ValueError(f"{self.name} needs a version of Kubernetes with PodGroups of {_POD_GROUPS}")
+        return api.options
 
     @property
     def title(self) -> str:
@@ -233,6 +249,7 @@ def _sizes(test: Json) -> Iterator[Workload]:
             test.get("onlyLive", False),
             test.get("onlyPodwright", False),
             test.get("simulateKubelets", False),
+            any(test.get("featureGates", {}).values()),
         )
 
 
@@ -272,13 +289,10 @@ class _Reader:
                     templates[1:],
                     sizes,
                 )
+            case "createPodGroups":
+                return self._any(raw, [raw["templatePath"]])
             case "createAny":
-                sizes, templates = (
-                    self._sizes(raw),
-                    tuple(self._with_params(raw, path) for path in raw["templatePaths"]),
-                )
-                count = len(sizes) or self._param(raw, "countParam", 1)
-                return CreateAny(templates, count, self._param(raw, "moduloParam", 1), sizes)
+                return self._any(raw, raw["templatePaths"])
             case "churn":
                 templates = tuple(map(self._template, raw["templatePaths"]))
                 return Churn(templates, raw["intervalMilliseconds"] / 1000, raw["mode"] == "create")
@@ -288,8 +302,14 @@ class _Reader:
             case unknown:
                 raise ValueError(f"unknown opcode {unknown}")
 
+    def _any(self, raw: Json, paths: Iterable[str]) -> CreateAny:
+        sizes, templates = self._sizes(raw), tuple(self._with_params(raw, path) for path in paths)
+        count = len(sizes) or self._param(raw, "countParam", 1)
+        return CreateAny(templates, count, self._param(raw, "moduloParam", 1), sizes)
+
     def _count(self, raw: Json) -> int:
-        return self._param(raw, "countParam", 0) if "countParam" in raw else int(raw["count"])
+        times = self._param(raw, "countMultiplierParam", 1)
+        return times * (self._param(raw, "countParam", 0) if "countParam" in raw else int(raw["count"]))
 
     def _param(self, raw: Json, field: str, default: int) -> int:
         return int(self._params[raw[field].removeprefix("$")]) if field in raw else default

@@ -72,6 +72,41 @@ def test_background_operations_are_not_part_of_the_preparation():
     assert prepared[1].prefix == deleted.prefix
 
 
+def test_members_name_their_groups_and_each_group_has_as_many_as_it_needs():
+    workload = ALL["GangScheduling/10Nodes_3Gangs"]
+    groups = [body for operation in workload.preparation for body in operation.objects() if body["kind"] == "PodGroup"]
+    assert {each["metadata"]["name"]: each["spec"]["schedulingPolicy"]["gang"]["minCount"] for each in groups} == {
+        "gang-0": 3, "gang-1": 3, "gang-2": 3,
+    }  # fmt: skip
+    named = [body["spec"]["schedulingGroup"]["podGroupName"] for body in workload.measured.objects()]
+    assert Counter(named) == {"gang-0": 3, "gang-1": 3, "gang-2": 3}
+
+
+@pytest.mark.parametrize("name", [name for name, workload in ALL.items() if workload.pod_groups])
+def test_pods_that_exist_before_are_on_nodes_that_exist(name):
+    nodes, used = set(), set()
+    for operation in ALL[name].preparation:
+        for body in operation.objects():
+            if body["kind"] == "Node":
+                nodes.add(body["metadata"]["name"])
+            elif body["kind"] == "Pod":
+                used.add(body["spec"].get("nodeName"))
+    assert used - {None} <= nodes
+
+
+def test_only_workloads_with_pod_groups_have_the_control_plane_serve_them(monkeypatch):
+    monkeypatch.setenv("KUBERNETES_VERSION", "1.37.2")
+    assert ALL["SchedulingBasic/100Nodes"].control_plane == {}
+    workload = ALL["TopologyAwareScheduling/100Nodes_10Gangs"]
+    assert workload.control_plane["feature_gates"]["TopologyAwareWorkloadScheduling"]
+    assert workload.control_plane["runtime_config"] == {"scheduling.k8s.io/v1beta1": True}
+    monkeypatch.setenv("KUBERNETES_VERSION", "1.36.0")
+    with pytest.raises(
+        ValueError, match=r"needs a version of Kubernetes with PodGroups of scheduling\.k8s\.io/v1beta1"
+    ):
+        _ = workload.control_plane
+
+
 def test_templates_may_name_their_number():
     template = {"metadata": {"name": "a-{number}"}, "of {remainder}": [{"x": "{quotient}/{remainder}"}, 3, "{other}"]}
     assert numbered(template, 7, 3) == {"metadata": {"name": "a-7"}, "of 1": [{"x": "2/1"}, 3, "{other}"]}
