@@ -49,6 +49,8 @@ def share_out(room: int, claims: Sequence[Claim], rounding: dict[int, int] | Non
             for claim, amount in zip(claims, guaranteed, strict=True)
         ]
         return _fill(room, [claim.name for claim in claims], rates, guaranteed, rounding)
+    if sum(claim.request for claim in claims) <= room and all(claim.weight > 0 for claim in claims):
+        return [claim.request for claim in claims]
     shares = guaranteed
     by_priority = sorted(range(len(claims)), key=lambda i: -claims[i].priority)
     for _, peers in groupby(by_priority, key=lambda i: claims[i].priority):
