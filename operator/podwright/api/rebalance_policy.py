@@ -38,13 +38,14 @@ class RebalanceGoal:
             "EmptyNodes: as many nodes as possible, or `count` ones, have no pods but those of DaemonSets. "
             "RepairViolations: pods that do "
             "not pass their filters on their nodes any more get others. MakeRoom: pods of the size `requests` find "
-            "room, or pod groups that wait."
+            "room, or pod groups that wait. FewestFragments: fewer free parts of shared devices are of no use to "
+            "typical pods, by the measure of strategy LeastFragmentation."
         )
     )
     weight: int = field(
         default=1,
         metadata=describe(
-            "What an emptied node, a repaired pod, or room for one more pod is worth.",
+            "What an emptied node, a repaired pod, room for one more pod, or one device less in fragments is worth.",
             format="int32",
             minimum=1,
             maximum=1_000_000,

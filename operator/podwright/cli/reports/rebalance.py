@@ -15,20 +15,22 @@ def plan_lines(plan: Plan, *, wide: bool) -> Iterator[str]:
     """The lines about a plan. `wide`: all steps."""
     nodes, rooms = sum(len(step.empties) for step in plan.steps), sum(bool(step.makes_room) for step in plan.steps)
     gangs = sum(bool(step.gang) for step in plan.steps)
-    repairs = sum(not (step.empties or step.makes_room or step.gang) for step in plan.steps)
+    mended = sum(bool(step.mends) for step in plan.steps)
+    repairs = sum(not (step.empties or step.makes_room or step.gang or step.mends) for step in plan.steps)
     if not plan.steps:
         yield click.style(f"{plan.policy}: no pod would move", bold=True)
     else:
         gains = [_count(nodes, "node") + " emptied"] if nodes else []
         gains += [f"room for {_count(rooms, 'pod')}"] if rooms else []
         gains += [f"room for {_count(gangs, 'pod group')}"] if gangs else []
+        gains += [f"fewer fragments by {_count(mended, 'pod')}"] if mended else []
         gains += [_count(repairs, "pod") + " repaired"] if repairs else []
         yield click.style(f"{plan.policy}: {_count(len(plan.moves), 'move')}, {' and '.join(gains)}", bold=True)
     for step in plan.steps if wide else plan.steps[:_SHOWN_STEPS]:
         yield ""
         yield (
             f"{step.why} ({_count(len(step.moves), 'move')})"
-            if step.empties or step.makes_room or step.gang
+            if step.empties or step.makes_room or step.gang or step.mends
             else step.why
         )
         width = max(len(move.pod) for move in step.moves)

@@ -28,11 +28,13 @@ from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.rebalance.checks import Refused, passes
 from podwright.core.rebalance.dependants import Dependants, again_uid
+from podwright.core.rebalance.fragments import DeviceFragments
 from podwright.core.rebalance.gangs import RoomSearch, WaitingGang, places_of, seat, waiting_gang, waiting_gangs
 from podwright.core.rebalance.movable import Movable, View, may_be_emptied, may_take, to_move
 from podwright.core.rebalance.room import Room
 from podwright.core.rebalance.rules import (
     EMPTY_NODES,
+    FEWEST_FRAGMENTS,
     MAKE_ROOM,
     REPAIR_VIOLATIONS,
     GoalType,
@@ -81,6 +83,7 @@ class Planner:
         self._targets: set[str] = set()
         self._left = rules.max_moves
         self._room = Room(cache, rules, self._movable, self._takes)
+        self._fragments = DeviceFragments(cache, rules, view)
         self._held: Counter[tuple[HeldBackKind, str]] = Counter()
 
     def plan(self) -> Plan:
@@ -98,6 +101,8 @@ class Planner:
                     self._make_room_for(transaction, gang, steps)
             if EMPTY_NODES in self._rules.weights:
                 steps += self._emptied(transaction)
+            if FEWEST_FRAGMENTS in self._rules.weights:
+                self._mend(transaction, steps)
         held = [HeldBack(what, count, reason) for (what, reason), count in self._held.most_common()]
         return Plan(self._rules.name, steps, held)
 
@@ -130,8 +135,7 @@ class Planner:
                 if step.makes_room:  # what has begun to leave makes room, too
                     leaving = [pod for info in infos.values() for pod in info.pods.values() if pod.terminating]
                     transaction.remove(leaving)
-                goal: GoalType = MAKE_ROOM if step.makes_room else EMPTY_NODES if step.empties else REPAIR_VIOLATIONS
-                self._try(transaction, _Candidate(pods, [*infos.values()], goal), targets)
+                self._try(transaction, _Candidate(pods, [*infos.values()], _goal_of(step)), targets)
             except Refused as error:
                 return str(error)
         return ""
@@ -151,6 +155,33 @@ class Planner:
             self._held["pod", f"{why}, and does not pass its filters on its node"] += 1
             return None
         return _Candidate([pod], [source], REPAIR_VIOLATIONS)
+
+    def _mend(self, transaction: CacheTransaction, steps: list[Step]) -> None:
+        """Adds steps of one move each that leave fewer fragments of devices."""
+        failed = 0
+        for info, pod in self._fragments.candidates():
+            if failed >= MOST_FAILED or not self._left:
+                break
+            if info.name in self._targets or not may_be_emptied(info.present):
+                continue
+            if why := self._movable.why_not(pod):
+                self._held["pod", f"{why}, and might leave fewer fragments elsewhere"] += 1
+                continue
+            slots = self._other_nodes(pod, info.name)
+            target = {pod.uid: self._fragments.best(pod, slots)} if slots else _NO_TARGETS
+            added = slots and self._add(transaction, _Candidate([pod], [info], FEWEST_FRAGMENTS), steps, target)
+            failed = 0 if added else failed + 1
+
+    def _other_nodes(self, pod: PodInfo, source: str) -> list[int]:
+        framework = self._view.framework_of(pod)
+        assert framework is not None, "a pod that may move has a policy"
+        try:
+            again, within = created_again(pod), self._within([source])
+            found = find_feasible(framework, self._cache, again, CycleState(), within=within, take_nominated=False)
+        except PluginError:
+            return []
+        slots: list[int] = found.feasible.slots.tolist()
+        return slots
 
     def _emptied(self, transaction: CacheTransaction) -> Sequence[Step]:
         start, steps, failed = transaction.checkpoint(), list[Step](), 0
@@ -339,16 +370,22 @@ class Planner:
 
     # Steps
 
-    def _add(self, transaction: CacheTransaction, candidate: _Candidate | None, steps: list[Step]) -> bool:
+    def _add(
+        self,
+        transaction: CacheTransaction,
+        candidate: _Candidate | None,
+        steps: list[Step],
+        targets: Mapping[str, str] = _NO_TARGETS,
+    ) -> bool:
         """Adds the candidate's step, if there is one, and leaves its pods where they would be."""
         if candidate is None:
             return False
-        what: HeldBackKind = "pod" if candidate.goal == REPAIR_VIOLATIONS else "node"
+        what: HeldBackKind = "pod" if candidate.goal in (REPAIR_VIOLATIONS, FEWEST_FRAGMENTS) else "node"
         before, restore = transaction.checkpoint(), self._budgets.restorer()
         try:
             if len(candidate.pods) > self._left:
                 raise Refused("needs more moves than maxMoves allows")
-            step = self._try(transaction, candidate, _NO_TARGETS)
+            step = self._try(transaction, candidate, targets)
         except Refused as error:
             transaction.rollback(before)
             restore()
@@ -365,15 +402,21 @@ class Planner:
         """The step, whose pods are where they would be afterwards. `targets`: the nodes by uid, if they are known.
         Raises Refused; the caller rolls back.
         """
-        room = self._room.total()
+        room, fragments = self._room.total(), self._fragments.total()
         moves, gain = self._moved(transaction, candidate.pods, targets)
         weights = self._rules.weights
         gain += weights.get(EMPTY_NODES, 0) * sum(not to_move(info) for info in candidate.sources)
-        gain += weights.get(MAKE_ROOM, 0) * (self._room.total() - room)
+        gain += weights.get(MAKE_ROOM, 0) * (self._room.total() - room) + self._fragments.worth(fragments)
         if not self._quick and (gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves)):
             raise Refused("the gain is too small")
         names, goal = [info.name for info in candidate.sources], candidate.goal
-        return Step(moves, gain, names if goal == EMPTY_NODES else (), names[0] if goal == MAKE_ROOM else "")
+        return Step(
+            moves,
+            gain,
+            empties=names if goal == EMPTY_NODES else (),
+            makes_room=names[0] if goal == MAKE_ROOM else "",
+            mends=names[0] if goal == FEWEST_FRAGMENTS else "",
+        )
 
     def _moved(
         self, transaction: CacheTransaction, pods: Sequence[PodInfo], targets: Mapping[str, str]
@@ -477,6 +520,12 @@ class Planner:
             return False
         finally:
             transaction.rollback(before)
+
+
+def _goal_of(step: Step) -> GoalType:
+    if step.mends:
+        return FEWEST_FRAGMENTS
+    return MAKE_ROOM if step.makes_room else EMPTY_NODES if step.empties else REPAIR_VIOLATIONS
 
 
 def created_again(pod: PodInfo) -> PodInfo:

@@ -10,12 +10,13 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.wording import listed
 
 Mode = Literal["Plan", "Enforce", "Stop"]
-GoalType = Literal["EmptyNodes", "RepairViolations", "MakeRoom"]
+GoalType = Literal["EmptyNodes", "RepairViolations", "MakeRoom", "FewestFragments"]
 HeldBackKind = Literal["node", "pod", "pod group"]
 DAY: Final = 86_400.0
 EMPTY_NODES: Final = "EmptyNodes"
 REPAIR_VIOLATIONS: Final = "RepairViolations"
 MAKE_ROOM: Final = "MakeRoom"
+FEWEST_FRAGMENTS: Final = "FewestFragments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class RebalanceRules:
     """`matches`: whether the policy selects a pod, by the pod and the labels of its namespace. `weights`: what an
-    emptied node, a repaired pod, or room for one more pod is worth, by goal. Times are in seconds.
+    emptied node, a repaired pod, room for one more pod, or a device less in fragments is worth, by goal. Times are in seconds.
     """
 
     name: str
@@ -99,7 +100,8 @@ class Move:
 @dataclass(frozen=True, slots=True)
 class Step:
     """Moves that only together are worth something. `empties`: the nodes that have no pods to move afterwards,
-    `makes_room`: the one with room for one more pod, `gang`: the key of the pod group that can start; "" for a repair.
+    `makes_room`: the one with room for one more pod, `gang`: the key of the pod group that can start; `mends`: the one
+    whose devices have fewer fragments. All are empty for a repair.
     """
 
     moves: Sequence[Move]
@@ -107,6 +109,7 @@ class Step:
     empties: Sequence[str] = ()
     makes_room: str = ""
     gang: str = ""
+    mends: str = ""
     places: Mapping[str, str] = field(default_factory=dict)
     """The nodes of the gang's members, by uid."""
 
@@ -120,6 +123,8 @@ class Step:
             return f"makes room for {self.for_gang}"
         if self.makes_room:
             return f"makes room on node {self.makes_room}"
+        if self.mends:
+            return f"leaves fewer fragments of devices on node {self.mends}"
         what = "node" if len(self.empties) == 1 else "nodes"
         return (
             f"empties {what} {listed([*self.empties], 3)}"

@@ -9,6 +9,7 @@ import pytest
 from podwright.core.objects.node import parse_node
 from podwright.core.rebalance.planner import Planner
 from podwright.simulator.rebalance import view_of
+from support.objects.builders import make_policy
 from support.rebalance.kit import HOSTNAME, ZONE, budget, carry_out, item, loaded, node, old, plan_of, policy, rules
 from support.simulator.kit import copy_of, pod
 
@@ -84,6 +85,40 @@ def test_a_full_cluster_has_no_plan():
 def test_no_node_is_emptied_by_filling_an_empty_one():
     cluster = loaded(node("n0"), node("n1"), old("a", "n0"))
     assert reasons(plan_of(cluster, rules())) == ["1 node: the gain is too small"]
+
+
+GPU = "example.com/gpu-milli"
+
+
+def with_shares(*strategy):
+    """Of three nodes with a GPU each, n0 has 700 of 1000 in use, n1 300, and n2 both."""
+    shares = {"a": ("n0", 700), "b": ("n1", 300), "c": ("n2", 700), "d": ("n2", 300)}
+    nodes, pods = [node(name) for name in ("n0", "n1", "n2")], [old(name, on) for name, (on, _) in shares.items()]
+    for each in nodes:
+        each["status"]["allocatable"][GPU] = "1000"
+    for each, (_, milli) in zip(pods, shares.values(), strict=True):
+        each["spec"]["containers"][0]["resources"]["requests"][GPU] = str(milli)
+    devices = [{"resource": GPU, "unitsPerDevice": 1000}]
+    policies = [make_policy(strategy={"type": each}, sharedDevices=devices) for each in strategy]
+    return loaded(*nodes, *pods, *(item("SchedulerPolicy", each, "podwright.dev/v1alpha1") for each in policies))
+
+
+def test_pods_move_for_fewer_fragments_of_devices():
+    goals = [{"type": "FewestFragments", "weight": 10}]
+    cluster = with_shares("LeastFragmentation")
+    before = copy_of(cluster)
+    plan = plan_of(cluster, rules(goals=goals))
+    assert moves(plan) == [("default/a", "n0", "n1")], "a share of 700 fits beside one of 300"
+    assert plan.gain == 1, "that 300 of n0 are of no use to half of the pods is worth 1.5"
+    assert plan.steps[0].why == "leaves fewer fragments of devices on node n0"
+    assert copy_of(cluster) == before
+    assert Planner(cluster.cache, rules(goals=goals), view_of(cluster)).prove(plan.steps[0]) == ""
+    assert not plan_of(cluster, rules(goals=[{"type": "FewestFragments"}])).steps, "less than a device"
+
+
+@pytest.mark.parametrize("strategy", [(), ("BestFit",)], ids=["no such policy", "a policy that does not count them"])
+def test_fragments_are_those_that_a_policy_counts(strategy):
+    assert not plan_of(with_shares(*strategy), rules(goals=[{"type": "FewestFragments", "weight": 100}])).steps
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY, resource_list
 from podwright.core.plugins.resources.shared import Shared, shared
-from podwright.core.plugins.shares.columns import Demand, ShareColumns
+from podwright.core.plugins.shares.columns import Demand, Floats, ShareColumns
 from podwright.core.plugins.shares.fragments import Fragments
 from podwright.core.plugins.shares.kinds import NOTHING, SharedDevices
 from podwright.core.state.cache import Cache
@@ -133,6 +133,24 @@ class DeviceShares(Plugin, PreFilterPlugin, FilterPlugin, ScorePlugin, EnqueueEx
         mine, its = pod.requests.amounts, before.requests.amounts
         return Hint.QUEUE if any(mine.get(k.resource) and its.get(k.resource) for k in self._resources) else Hint.SKIP
 
+    # For those who move pods
+
+    @property
+    def counts_fragments(self) -> bool:
+        return self.args.scoring.type == "LeastFragmentation"
+
+    def shares(self, pod: PodInfo) -> bool:
+        """True if the pod has shares of devices, or whole ones."""
+        return self._kept.columns.demand(pod).of_devices
+
+    def fragments(self) -> Floats:
+        """float64[nodes]: the fragments now, in devices."""
+        return self._kept.fragments.now()
+
+    def growth(self, pod: PodInfo) -> Floats:
+        """float64[nodes]: see `Fragments.growth`."""
+        return self._kept.fragments.growth(self._kept.columns.demand(pod))
+
     # Filter
 
     def pre_filter(self, _state: CycleState, pod: PodInfo) -> Status | None:
@@ -165,7 +183,7 @@ class DeviceShares(Plugin, PreFilterPlugin, FilterPlugin, ScorePlugin, EnqueueEx
 
     def _scores(self, pod: PodInfo) -> Int64s:
         """int64[nodes]: in millionths of a device, negative."""
-        growth = self._kept.fragments.growth(self._kept.columns.demand(pod))
+        growth = self.growth(pod)
         return np.where(np.isinf(growth), -_NOWHERE, np.rint(growth * -_MICRO)).astype(np.int64)
 
     def normalize(self, _state: CycleState, _pod: PodInfo, scores: Int64s, _feasible: Feasible) -> Int64s:
