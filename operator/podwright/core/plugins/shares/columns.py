@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from podwright.core.framework.interface import Int64s
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY
-from podwright.core.plugins.shares.kinds import Ask, SharedDevices
+from podwright.core.plugins.shares.kinds import ShareAsk, SharedDevices
 from podwright.core.state.cache import Cache
 
 Floats = NDArray[np.float64]
 _ROWS_BETWEEN_POINTS: Final = 64
 
 
-class Demand(NamedTuple):
+class ShareDemand(NamedTuple):
     """Milli-CPU, bytes of memory, and what is asked of each kind of devices."""
 
     cpu: int
     memory: int
-    asks: tuple[Ask, ...]
+    asks: tuple[ShareAsk, ...]
 
     @property
     def of_devices(self) -> bool:
@@ -58,20 +58,20 @@ class ShareColumns:
         self._of_claims = any(not kind.resource for kind in kinds)
         self.devices = [DeviceColumns() for _ in kinds]
         self.versions: Int64s = np.zeros(0, np.int64)
-        self.running: Counter[Demand] = Counter()
+        self.running: Counter[ShareDemand] = Counter()
         """How many pods on the nodes ask for devices in this way."""
         self.changes = 0
         """How many pods have come to `running`, or left it."""
-        self._on: dict[int, Counter[Demand]] = {}
+        self._on: dict[int, Counter[ShareDemand]] = {}
         """By row: its part of `running`."""
         self._seq = -1
         self._index_seen: Int64s = np.zeros(0, np.int64)
         self._pending: dict[int, None] = {}
 
-    def demand(self, pod: PodInfo) -> Demand:
+    def demand(self, pod: PodInfo) -> ShareDemand:
         amounts = pod.requests.amounts
         asks = tuple([kind.ask(pod, self._cache) for kind in self._kinds])
-        return Demand(amounts.get(CPU, 0), amounts.get(MEMORY, 0), asks)
+        return ShareDemand(amounts.get(CPU, 0), amounts.get(MEMORY, 0), asks)
 
     def sync(self) -> None:
         """Writes the rows that have changed. Raises TookLongError."""
@@ -119,7 +119,7 @@ class ShareColumns:
         if now:
             self._on[slot] = now
 
-    def lacking(self, demand: Demand) -> Int64s:
+    def lacking(self, demand: ShareDemand) -> Int64s:
         """int64[nodes]: 0 where single devices have room for what is asked of resources; else 2 · i + 1 for the first
         kind that has no room, and 1 more if the node has too few devices. Of claims, others know.
         """

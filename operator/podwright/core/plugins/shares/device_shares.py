@@ -35,7 +35,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY, resource_list
 from podwright.core.plugins.resources.shared import Shared, shared
-from podwright.core.plugins.shares.columns import Demand, Floats, ShareColumns
+from podwright.core.plugins.shares.columns import Floats, ShareColumns, ShareDemand
 from podwright.core.plugins.shares.fragments import Fragments
 from podwright.core.plugins.shares.kinds import NOTHING, SharedDevices
 from podwright.core.state.cache import Cache
@@ -94,11 +94,11 @@ class _Kept(Shared):
     def __init__(self, args: DeviceSharesArgs, cache: Cache) -> None:
         super().__init__()
         self.columns = ShareColumns(cache, args.devices)
-        given: Counter[Demand] = Counter()
+        given: Counter[ShareDemand] = Counter()
         for typical in args.scoring.workload:
             amounts = resource_list(typical.requests, "requests")
             asks = tuple(kind.ask_of(amounts) for kind in args.devices)
-            given[Demand(amounts.get(CPU, 0), amounts.get(MEMORY, 0), asks)] += typical.weight
+            given[ShareDemand(amounts.get(CPU, 0), amounts.get(MEMORY, 0), asks)] += typical.weight
         counted = args.scoring.type == "LeastFragmentation"
         self.fragments = Fragments(cache, self.columns, given, counted=counted)
 

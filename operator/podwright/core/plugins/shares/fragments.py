@@ -19,8 +19,8 @@ import numpy as np
 from podwright.core.framework.interface import Bools, Int64s, Slots
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.resources import CPU, MEMORY
-from podwright.core.plugins.shares.columns import Demand, Floats, ShareColumns
-from podwright.core.plugins.shares.kinds import Ask
+from podwright.core.plugins.shares.columns import Floats, ShareColumns, ShareDemand
+from podwright.core.plugins.shares.kinds import ShareAsk
 from podwright.core.state.cache import Cache
 
 LEFT_COUNTS: Final = 0.04
@@ -45,7 +45,7 @@ class _State(NamedTuple):
 class _Workload:
     """The most frequent demands, and the asks of each kind that occur in them."""
 
-    def __init__(self, counted: Mapping[Demand, int], kinds: int) -> None:
+    def __init__(self, counted: Mapping[ShareDemand, int], kinds: int) -> None:
         self.pods = sum(counted.values())
         chosen = nlargest(MAX_DEMANDS, counted, key=counted.__getitem__)
         weights = np.array([counted[each] for each in chosen], np.float64)
@@ -83,7 +83,7 @@ class _Workload:
 class Fragments:
     """See the module."""
 
-    def __init__(self, cache: Cache, columns: ShareColumns, given: Mapping[Demand, int], *, counted: bool) -> None:
+    def __init__(self, cache: Cache, columns: ShareColumns, given: Mapping[ShareDemand, int], *, counted: bool) -> None:
         """`given`: the workload, with weights; empty: what runs. Unless fragments are `counted`, only what is left
         decides.
         """
@@ -96,7 +96,7 @@ class Fragments:
         """The CPU of the largest node; by kind, all devices of the largest node, and the largest device."""
         self._epoch = 0
         """Rises when all rows have to be computed again."""
-        self._kept: RecentCache[Demand | None, tuple[Floats, Int64s]] = RecentCache(MAX_DEMANDS, _MAX_BYTES)
+        self._kept: RecentCache[ShareDemand | None, tuple[Floats, Int64s]] = RecentCache(MAX_DEMANDS, _MAX_BYTES)
         """By demand: its growth in each row, and the version of the row then. None: the fragments now."""
 
     def now(self) -> Floats:
@@ -105,7 +105,7 @@ class Fragments:
         self._count()
         return self._current(None, lambda rows: self._workload.fragments(self._state(rows), self._largest[2]))
 
-    def growth(self, demand: Demand) -> Floats:
+    def growth(self, demand: ShareDemand) -> Floats:
         """float64[nodes], in devices: the less, the better. Infinite where the demand does not fit. Read-only. Raises
         TookLongError.
         """
@@ -129,7 +129,7 @@ class Fragments:
             self._workload = _Workload(columns.running, len(columns.devices))
             self._epoch += 1
 
-    def _current(self, key: Demand | None, compute: Callable[[Slots], Floats]) -> Floats:
+    def _current(self, key: ShareDemand | None, compute: Callable[[Slots], Floats]) -> Floats:
         versions = self._columns.versions + self._epoch
         found = self._kept.get(key)
         if found is None or len(found[0]) != len(versions):
@@ -150,7 +150,7 @@ class Fragments:
         cpu, memory = ((table.allocatable(each) - table.requested(each))[rows] for each in (CPU, MEMORY))
         return _State(cpu, memory, [each.free[rows] for each in devices], [each.size[rows] for each in devices])
 
-    def _growth(self, demand: Demand, rows: Slots, now: Floats) -> Floats:
+    def _growth(self, demand: ShareDemand, rows: Slots, now: Floats) -> Floats:
         before = self._state(rows)
         ok = (before.cpu >= demand.cpu) & (before.memory >= demand.memory)
         free = []
@@ -172,7 +172,7 @@ def _room(free: Floats, size: Floats, shares: Floats | float) -> Bools:
     return free >= (np.where(np.isinf(shares), size, shares))
 
 
-def _without(free: Floats, size: Floats, ask: Ask) -> tuple[Floats, Bools]:
+def _without(free: Floats, size: Floats, ask: ShareAsk) -> tuple[Floats, Bools]:
     """What is left where the fullest devices with room give what is asked, and the rows that have enough of them."""
     if not ask.devices:
         return free, np.ones(len(free), np.bool_)

@@ -25,17 +25,17 @@ MAX_DEVICES: Final = 64
 WHOLE: Final = inf
 
 
-class Ask(NamedTuple):
+class ShareAsk(NamedTuple):
     """What a pod asks of one kind: how many devices, and how much of each; WHOLE: all of it. 0 devices: nothing."""
 
     devices: int
     share: float
 
 
-NOTHING: Final = Ask(0, 0)
+NOTHING: Final = ShareAsk(0, 0)
 
 
-class Device(NamedTuple):
+class DeviceRoom(NamedTuple):
     """One device of a node, in units of its kind."""
 
     free: float
@@ -88,7 +88,7 @@ class SharedDevices:
         ),
     )
 
-    def ask(self, pod: PodInfo, cache: Cache) -> Ask:
+    def ask(self, pod: PodInfo, cache: Cache) -> ShareAsk:
         """What the pod asks for; of claims, the first request that names the class."""
         if self.resource:
             return self.ask_of(pod.requests.amounts)
@@ -103,14 +103,14 @@ class SharedDevices:
         if found is None:
             return NOTHING
         share = found.capacity.get(self.capacity)
-        return Ask(found.count, WHOLE if share is None else float(share.nanos))
+        return ShareAsk(found.count, WHOLE if share is None else float(share.nanos))
 
-    def ask_of(self, amounts: Mapping[str, int]) -> Ask:
+    def ask_of(self, amounts: Mapping[str, int]) -> ShareAsk:
         """What requests of these amounts ask for."""
         amount = amounts.get(self.resource, 0)
-        return Ask(-(-amount // self.units_per_device), min(amount, self.units_per_device)) if amount else NOTHING
+        return ShareAsk(-(-amount // self.units_per_device), min(amount, self.units_per_device)) if amount else NOTHING
 
-    def devices(self, node: NodeInfo, cache: Cache) -> list[Device]:
+    def devices(self, node: NodeInfo, cache: Cache) -> list[DeviceRoom]:
         """The devices of the node; none if it has more than MAX_DEVICES."""
         if not self.resource:
             return self._claimed(node, cache)
@@ -121,9 +121,9 @@ class SharedDevices:
         free: list[float] = [size] * count
         for pod in node.pods.values():
             take(free, self.ask(pod, cache))
-        return [Device(each, size) for each in free]
+        return [DeviceRoom(each, size) for each in free]
 
-    def _claimed(self, node: NodeInfo, cache: Cache) -> list[Device]:
+    def _claimed(self, node: NodeInfo, cache: Cache) -> list[DeviceRoom]:
         usage, found = cache.devices.claims.usage, []
         for pool in cache.devices.index.pools_of(node.slot):
             for item in pool.devices if pool.usable and pool.pool_id[0] == self.driver else ():
@@ -133,11 +133,11 @@ class SharedDevices:
                 size = given.value.nanos
                 left = size - usage.consumed(item.device_id).get(self.capacity, 0)
                 whole = usage.in_use(item.device_id)
-                found.append(Device(0 if whole else max(left, 0), size))
+                found.append(DeviceRoom(0 if whole else max(left, 0), size))
         return found if len(found) <= MAX_DEVICES else []
 
 
-def take(free: list[float], ask: Ask) -> None:
+def take(free: list[float], ask: ShareAsk) -> None:
     """Takes it from the fullest devices that have room. If they are too few, because another scheduler put the pod
     there, from those with most room.
     """
