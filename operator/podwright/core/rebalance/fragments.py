@@ -49,7 +49,6 @@ class DeviceFragments:
             return
         found = plugin.fragments()
         for slot in np.argsort(-found, kind="stable").tolist():
-            info = None if self._cache.table.nodes[slot] is None else self._cache.node_at(slot)
-            for pod in [*info.pods.values()] if info is not None else ():
-                if plugin.shares(pod):
-                    yield info, pod
+            if self._cache.table.nodes[slot] is not None:
+                info = self._cache.node_at(slot)
+                yield from [(info, pod) for pod in info.pods.values() if plugin.shares(pod)]

@@ -137,7 +137,7 @@ class DeviceShares(Plugin, PreFilterPlugin, FilterPlugin, ScorePlugin, EnqueueEx
 
     @property
     def counts_fragments(self) -> bool:
-        return self.args.scoring.type == "LeastFragmentation"
+        return bool(self.args.scoring.type == "LeastFragmentation")
 
     def shares(self, pod: PodInfo) -> bool:
         """True if the pod has shares of devices, or whole ones."""
