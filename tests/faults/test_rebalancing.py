@@ -15,15 +15,16 @@ import pytest
 from podwright.testing import wait_until
 from support.control_plane import operator_process as kit
 from support.faults.arena import Arena
+from support.faults.proxy import FaultProxy
 from support.rebalance.controller import Controller
 from support.rebalance.kit import policy
 
 RESERVATIONS = "/apis/podwright.dev/v1alpha1/reservations"
 
 
-def kill_repeatedly(arena: Arena, kills: int) -> None:
+def kill_repeatedly(arena: Arena, proxy: FaultProxy, kills: int) -> None:
     """In each round, a pod on n1 is to move to n0, where there is little room. The operator is killed when the place is
-    held, before or after the eviction. Only then the controller creates the new pod, and another pod wants the room.
+    held, while the eviction is under way in every second round. Only then the controller creates the new pod, and another pod wants the room.
     """
     cluster, randomness, evicted = arena.cluster, random.Random(kills), 0
     arena.nodes(3, cpu="4", pods="99")
@@ -38,13 +39,21 @@ def kill_repeatedly(arena: Arena, kills: int) -> None:
     for kill in range(kills):
         app = f"app{kill}"
         controller.runs(app, "n1")
-        operator = arena.start(None, "--pod-intake=watch")
+        if kill % 2:  # its request to evict is under way
+            proxy.hold(lambda _method, path: path.endswith("/eviction"))
+        operator = arena.start(proxy, "--pod-intake=watch")
         wait_until(lambda: cluster.client.items(RESERVATIONS), 60, "a place is held")
-        time.sleep(randomness.choice((0.0, randomness.uniform(0, 0.2))))
+        if kill % 2:
+            wait_until(lambda: proxy.held() > 0, 60, "the pod is to be evicted")
+        time.sleep(randomness.uniform(0, 0.2))
         os.kill(operator.process.pid, signal.SIGKILL)
         operator.process.wait(10)
-        evicted += not controller.nodes_of(app)
-        cluster.client.create(arena.pod(f"thief{kill}", cpu="1500m", nodeSelector={"kubernetes.io/hostname": "n0"}))
+        proxy.release()
+        time.sleep(1)
+        if not controller.nodes_of(app):  # else the place is given back, and planned again
+            evicted += 1
+            thief = arena.pod(f"thief{kill}", cpu="1500m", nodeSelector={"kubernetes.io/hostname": "n0"})
+            cluster.client.create(thief)
         controller.reconcile()
         operator = arena.start(None, "--pod-intake=watch")
         with controller.working():
@@ -61,9 +70,11 @@ def kill_repeatedly(arena: Arena, kills: int) -> None:
 
 
 def test_places_are_kept_although_the_operator_is_killed_in_the_middle_of_moves(arena: Arena) -> None:
-    kill_repeatedly(arena, int(os.environ.get("PODWRIGHT_KILLS", "4")))
+    with FaultProxy(arena.cluster) as proxy:
+        kill_repeatedly(arena, proxy, int(os.environ.get("PODWRIGHT_KILLS", "4")))
 
 
 @pytest.mark.slow
 def test_places_are_kept_although_the_operator_is_killed_30_times(arena: Arena) -> None:
-    kill_repeatedly(arena, 30)
+    with FaultProxy(arena.cluster) as proxy:
+        kill_repeatedly(arena, proxy, 30)

@@ -105,6 +105,7 @@ _WATCH = f'podwright_watch_blind_seconds{{{A}, watch="nodes"}}'
 _SILENT = f"podwright_api_server_silent_seconds{{{A}}}"
 _REFUSED = f"podwright_credentials_refused_seconds{{{A}}}"
 _DROPPED = f"podwright_events_dropped_total{{{A}}}"
+_LOST = f'podwright_rebalance_moves_total{{{A}, result="lost"}}'
 _RESTARTS = f'podwright_background_task_restarts_total{{{A}, task="events"}}'
 _EXPIRES = f"podwright_certificate_expiration_timestamp_seconds{{{A}}}"
 _RELOADS = f'podwright_certificate_reloads_total{{{A}, result="error"}}'
@@ -229,6 +230,13 @@ CASES: Mapping[str, Case] = {
         labels={"queue": "ml"},
         summary="Pods of queue ml wait, although it has less than its share.",
         quiet=(owed("0x40", "1x40"), owed("1x8 0 1x40")),
+    ),
+    "PodwrightRebalanceChurn": Case(
+        at="70m",
+        not_yet="5m",
+        fires={_LOST: "0x10 1x10 3x10 4x60"},
+        summary="Of the pods that were moved within an hour, 4 did not come to their places.",
+        quiet=({_LOST: "0x10 2x80"}, {_LOST.replace("lost", "moved"): "0+1x90"}),
     ),
     "PodwrightWatchBlind": Case(
         at="6m",
