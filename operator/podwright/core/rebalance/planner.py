@@ -238,6 +238,7 @@ class Planner:
         before, restore, failed = transaction.checkpoint(), self._budgets.restorer(), 0
         sources, targets = set(self._sources), set(self._targets)
         moves, gain, emptied, weight = list[Move](), 0, list[str](), self._rules.weights[EMPTY_NODES]
+        room = self._room.total()
         nodes = [info for info in self._cache.nodes.values() if info.node is not None and may_be_emptied(info.node)]
         for info in sorted(nodes, key=lambda each: (self._sizes[each.slot], len(each.pods), each.name)):
             pods = to_move(info)
@@ -260,6 +261,7 @@ class Planner:
             emptied.append(info.name)
             moves += found
             gain += worth + weight
+        gain += self._rules.weights.get(MAKE_ROOM, 0) * (self._room.total() - room)
         if gain > 0 and gain + _EPSILON >= self._rules.min_gain * len(moves):
             self._left -= len(moves)
             return Step(moves, gain, emptied)
