@@ -65,8 +65,9 @@ def test_the_most_important_pods_come_first_however_large():
     assert {each.pod.name for each in packed.decisions if isinstance(each, Rejection)} == {"p0", "p1", "p2"}
 
 
-def test_of_equal_priority_more_pods_are_better():
-    assert set(placed(Cluster(4).pack((4, 0), (2, 0), (2, 0)))) == {"p1", "p2"}
+@pytest.mark.parametrize("solve", [by_trial, None])
+def test_of_equal_priority_more_pods_are_better(solve):
+    assert set(placed(Cluster(4).pack((4, 0), (2, 0), (2, 0), solve=solve))) == {"p1", "p2"}
 
 
 def test_what_no_order_finds_the_solver_does():
