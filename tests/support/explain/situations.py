@@ -433,7 +433,7 @@ SITUATIONS = (
         ),
         member("waiting", requests={"cpu": "6"}),
         "GangDomainTooSmall",
-        "no domain of topology.kubernetes.io/zone has room for 3 members",
+        "no domain of topology.kubernetes.io/zone has room for 3 members of its group default/gang at once (zone a: room for 2 of 3)",
         ("one more node like one",),
     ),
 )

@@ -13,7 +13,9 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.state.cache import Cache
 
-_COUNTS: Final = re.compile(r": \d+ scheduled, \d+ remaining")
+_COUNTS: Final = re.compile(
+    r": \d+ scheduled, \d+ remaining|; [^;]*: room for \d+ of \d+|, of which \d+ were tried in the time given"
+)
 
 
 def disagreement(group: PodGroup, waiting: Sequence[PodInfo], placed: Iterable[PodInfo]) -> str:
@@ -64,7 +66,7 @@ def minimum_not_reached(minimum: int, placed: int) -> str:
 
 
 def without_counts(message: str) -> str:
-    """The message without the numbers of scheduled and remaining members, which differ from attempt to attempt."""
+    """The message without numbers of members and the domain with the most room, which differ from attempt to attempt."""
     return _COUNTS.sub("", message)
 
 

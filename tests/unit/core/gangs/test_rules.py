@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podwright.core.gangs.rules import disagreement, shortage
+from podwright.core.gangs.rules import disagreement, shortage, without_counts
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND, group_key, parse_pod_group
 from podwright.simulator.world import World
@@ -83,3 +83,15 @@ class TestShortage:
         world.cache.nominator.add(parse_pod(nominated), "n")
         group = world.cache.groups.get(group_key(PLUGINS_API, "default", "gang"))
         assert bool(shortage(group, world.cache)) is lacking
+
+
+def test_texts_of_events_have_neither_numbers_nor_the_domain_with_the_most_room():
+    text = (
+        "0/9 placements are available, of which 3 were tried in the time given, first placement status: "
+        "minCount (4) cannot be satisfied: 2 scheduled, 0 remaining; rack r1: room for 3 of 4"
+    )
+    assert without_counts(text) == (
+        "0/9 placements are available, first placement status: minCount (4) cannot be satisfied"
+    )
+    named = "0/0 placements are available; no node has the label rack"
+    assert without_counts(named) == named
