@@ -28,7 +28,7 @@ from aiohttp import web
 from podwright.sandbox.cluster import Cluster
 from podwright.sandbox.kinds import Obj
 from podwright.sandbox.runner import Sandbox
-from podwright.sandbox.server import Server, Target
+from podwright.sandbox.server import RequestTarget, Server
 from podwright.testing.processes import free_port
 
 CREATED: Final = "2026-01-01T00:00:00Z"
@@ -173,7 +173,7 @@ class ListServer(Server):
         super().__init__(cluster)
         self._pages = {"Node": Pages(nodes, node, nodes, 3), "Pod": Pages(pods, pod, nodes, TEMPLATES)}
 
-    def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
+    def _list(self, request: web.BaseRequest, target: RequestTarget) -> web.Response:
         kind, query = target.kind.kind, request.query
         selector = query.get("fieldSelector", "")
         generated = (kind == "Node" and not selector) or (kind == "Pod" and "spec.nodeName!=," in f"{selector},")

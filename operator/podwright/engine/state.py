@@ -43,7 +43,7 @@ class Sources:
         return Signals([*settings.signal_definitions.values()], clock=self.clock, wall=self.wall)
 
 
-class BindingCycles(Protocol):
+class OpenBindingCycles(Protocol):
     """The binding cycles in progress, as the other parts see them (engine/binding/cycle.py implements it)."""
 
     def __len__(self) -> int: ...
@@ -77,7 +77,7 @@ class EngineState:
 
     cache: Cache
     queue: SchedulingQueue
-    binding_cycles: BindingCycles
+    binding_cycles: OpenBindingCycles
     invalid_objects: InvalidObjects
     slow_plugins: SlowPlugins
     slices: Slice

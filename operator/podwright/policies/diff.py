@@ -28,7 +28,7 @@ _POLICY_KINDS: Final = (KIND, LOCAL_KIND)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PolicyDecision:
     """What a policy decides about a pod. `best`: the nodes with the highest score; empty if the pod would wait, with
     `message` saying why.
     """
@@ -53,8 +53,8 @@ class Difference:
 
     pod: str
     node: str
-    before: Answer
-    after: Answer
+    before: PolicyDecision
+    after: PolicyDecision
     why: str
 
 
@@ -95,26 +95,28 @@ def difference(before: LoadedCluster, after: LoadedCluster, pod: PodInfo) -> Dif
         return Difference(pod.key, pod.node_name, first, second, _why(before, after, made, first, second))
 
 
-def _answer(cluster: LoadedCluster, pod: PodInfo) -> Answer:
+def _answer(cluster: LoadedCluster, pod: PodInfo) -> PolicyDecision:
     policy = cluster.policy_for(pod)
     if policy.refusal:
-        return Answer(policy.label, frozenset(), f"the pod waits because {policy.refusal}")
+        return PolicyDecision(policy.label, frozenset(), f"the pod waits because {policy.refusal}")
     framework, cache = policy.framework, cluster.cache
     if (gate := framework.pre_enqueue(pod)) is not None:
-        return Answer(policy.label, frozenset(), "; ".join(gate.reasons))
+        return PolicyDecision(policy.label, frozenset(), "; ".join(gate.reasons))
     state = CycleState()
     try:
         search = find_feasible(framework, cache, pod, state, take_nominated=False)
         if not len(search.feasible):
-            return Answer(policy.label, frozenset(), search.diagnosis.message())
+            return PolicyDecision(policy.label, frozenset(), search.diagnosis.message())
         total = framework.score(state, pod, search.feasible)
     except PluginError as error:
-        return Answer(policy.label, frozenset(), str(error))
+        return PolicyDecision(policy.label, frozenset(), str(error))
     best = search.feasible.slots[total == total.max()]
-    return Answer(policy.label, frozenset(cache.table.names[slot] for slot in best), "")
+    return PolicyDecision(policy.label, frozenset(cache.table.names[slot] for slot in best), "")
 
 
-def _why(before: LoadedCluster, after: LoadedCluster, pod: PodInfo, first: Answer, second: Answer) -> str:
+def _why(
+    before: LoadedCluster, after: LoadedCluster, pod: PodInfo, first: PolicyDecision, second: PolicyDecision
+) -> str:
     """One sentence: which plugin rejects the other side's node, or which plugin's score differs most."""
     was, becomes = _evaluated(before, pod), _evaluated(after, pod)
     x = min(first.best - second.best or first.best, default="")

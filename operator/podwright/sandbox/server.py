@@ -29,7 +29,7 @@ SUCCESS: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": 
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """The target of a request. `name` is empty for a collection; `options` come from the query string."""
 
     kind: Kind
@@ -84,7 +84,7 @@ class Server:
             raise NOT_ALLOWED
         return self._verbs[request.method](request, target, body)
 
-    def _target(self, request: web.BaseRequest, parts: list[str]) -> Target:
+    def _target(self, request: web.BaseRequest, parts: list[str]) -> RequestTarget:
         if len(parts) < 3 or parts[0] not in ("api", "apis"):
             raise NO_SUCH_PATH
         group, version, *rest = parts[1:] if parts[0] == "apis" else ["", *parts[1:]]
@@ -99,9 +99,9 @@ class Server:
             raise NO_SUCH_PATH
         query = request.query
         options = Options(query.get("dryRun") == "All", query.get("fieldValidation") == "Strict")
-        return Target(kind=kind, namespace=namespace, name=name, sub=sub, options=options)
+        return RequestTarget(kind=kind, namespace=namespace, name=name, sub=sub, options=options)
 
-    def _entry(self, request: web.BaseRequest, target: Target, entry: Entry, code: int = 200) -> web.Response:
+    def _entry(self, request: web.BaseRequest, target: RequestTarget, entry: Entry, code: int = 200) -> web.Response:
         if target.sub == "scale":
             return _json(_scale(entry), code)
         if "as=Table" in request.headers.get("Accept", ""):
@@ -109,7 +109,7 @@ class Server:
             return _json(tables.table(target.kind, [entry], metadata, include), code)
         return _bytes(target.kind.encode(entry.obj, entry.data), code)
 
-    def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
+    def _list(self, request: web.BaseRequest, target: RequestTarget) -> web.Response:
         query, kind, store = request.query, target.kind, self.cluster.store
         chosen = _selection(request, target)
         token, _, start = query.get("continue", "").partition("-")
@@ -143,7 +143,7 @@ class Server:
             self._snapshots.popitem(last=False)
         return token
 
-    async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         watch = Watch(self.cluster.store, target.kind, _selection(request, target), request)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
@@ -159,7 +159,7 @@ class Server:
             watch.end()
         return response
 
-    def _post(self, request: web.BaseRequest, target: Target, data: bytes) -> web.Response:
+    def _post(self, request: web.BaseRequest, target: RequestTarget, data: bytes) -> web.Response:
         cluster, kind, body = self.cluster, target.kind, _document(request, data)
         if target.sub in ("binding", "eviction") or kind.kind == "Binding":
             act = pod_subresources.evict if target.sub == "eviction" else pod_subresources.bind
@@ -173,13 +173,13 @@ class Server:
         entry = cluster.create(kind, target.namespace, _inward(kind, body), target.options)
         return self._entry(request, target, entry, 201)
 
-    def _put(self, request: web.BaseRequest, target: Target, data: bytes) -> web.Response:
+    def _put(self, request: web.BaseRequest, target: RequestTarget, data: bytes) -> web.Response:
         kind, body = target.kind, _document(request, data)
         code = 200 if target.key in self.cluster.store[kind.stored].entries else 201
         obj = self._scaled(target, body) if target.sub == "scale" else _inward(kind, body)
         return self._entry(request, target, self._update(target, obj), code)
 
-    def _patch(self, request: web.BaseRequest, target: Target, data: bytes) -> web.Response:
+    def _patch(self, request: web.BaseRequest, target: RequestTarget, data: bytes) -> web.Response:
         kind, how = target.kind, request.content_type
         entry = self.cluster.get(kind, *target.key)
         current = _scale(entry) if target.sub == "scale" else kind.outward(entry.copy())
@@ -194,15 +194,15 @@ class Server:
         obj = self._scaled(target, patched) if target.sub == "scale" else _inward(kind, patched)
         return self._entry(request, target, self._update(target, obj))
 
-    def _update(self, target: Target, obj: Obj) -> Entry:
+    def _update(self, target: RequestTarget, obj: Obj) -> Entry:
         sub = target.sub if target.sub == "status" else ""
         return self.cluster.update(target.kind, target.key, obj, sub, target.options)
 
-    def _scaled(self, target: Target, scale: Obj) -> Obj:
+    def _scaled(self, target: RequestTarget, scale: Obj) -> Obj:
         obj: Obj = self.cluster.get(target.kind, *target.key).copy()
         return obj | {"spec": obj["spec"] | {"replicas": (scale.get("spec") or {}).get("replicas", 0)}}
 
-    def _delete(self, request: web.BaseRequest, target: Target, data: bytes) -> web.Response:
+    def _delete(self, request: web.BaseRequest, target: RequestTarget, data: bytes) -> web.Response:
         cluster, kind = self.cluster, target.kind
         body: Obj = _document(request, data) if data else {}
         if grace := request.query.get("gracePeriodSeconds"):
@@ -228,7 +228,7 @@ def _bytes(body: bytes, code: int = 200) -> web.Response:
     return web.Response(body=body, status=code, content_type="application/json")
 
 
-def _selection(request: web.BaseRequest, target: Target) -> Selection:
+def _selection(request: web.BaseRequest, target: RequestTarget) -> Selection:
     labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
     return selection(target.kind, target.namespace, labels, fields)
 

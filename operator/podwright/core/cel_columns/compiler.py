@@ -36,12 +36,12 @@ from podwright.core.cel_columns.lifting import MAX_UNROLLED, Lift, Loop, Unrolle
 from podwright.core.cel_columns.operations import (
     TEXT_TESTS,
     Arithmetic,
-    Choice,
-    Comparison,
+    ConditionalColumn,
     Equality,
+    ListMembership,
     Logic,
-    Membership,
     Not,
+    NumberComparison,
     TextTest,
     Unary,
 )
@@ -216,9 +216,9 @@ class Compiler:
             case "!_", [Kind.BOOL]:
                 return Not(self._compile(node.args[0], scope))
             case "_?_:_", [Kind.BOOL, _, _] if _is_choice(node.args):
-                return Choice(*self._all(node.args, scope))
+                return ConditionalColumn(*self._all(node.args, scope))
             case "@in", [_, _] if _is_among_texts(node.args) and not self._depends(node.args[1], scope):
-                return Membership(*self._all(node.args, scope))
+                return ListMembership(*self._all(node.args, scope))
             case function, [Kind.TABLE, Kind.TABLE] if function in TEXT_TESTS and self._tests_text(node, scope):
                 test = TextTest(function, *self._all(node.args, scope))
                 return Kept(test) if self._is_of_nodes(node, test) else test
@@ -244,7 +244,7 @@ class Compiler:
             return Equality(left, right, kinds, negated=node.function == "_!=_")
         if node.function in _COMPARISONS and numbers:
             left, right = self._all(node.args, scope)
-            return Comparison(node.function, left, right, kinds)
+            return NumberComparison(node.function, left, right, kinds)
         if kinds[0] is kinds[1] and (node.function, kinds[0]) in ARITHMETIC:
             left, right = self._all(node.args, scope)
             return Arithmetic(node.function, left, right, kinds[0])

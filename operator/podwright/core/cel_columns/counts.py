@@ -35,7 +35,7 @@ _TERM: Final = re.compile(
 )
 
 
-class Change(NamedTuple):
+class PodCountChange(NamedTuple):
     """A dry run has added (1) or removed (-1) a pod on a node with these labels."""
 
     pod: PodInfo

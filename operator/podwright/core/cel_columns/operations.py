@@ -90,7 +90,7 @@ class Not(Operation):
         return found if isinstance(found, Failure) else Vec(Kind.BOOL, ~found.data, found.errors)
 
 
-class Choice(Operation):
+class ConditionalColumn(Operation):
     """`condition ? yes : no`."""
 
     def __init__(self, condition: Operation, yes: Operation, no: Operation) -> None:
@@ -130,7 +130,7 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-class Comparison(Operation):
+class NumberComparison(Operation):
     """`<`, `<=`, `>` and `>=` of two numbers."""
 
     def __init__(self, function: str, left: Operation, right: Operation, kinds: tuple[Kind, Kind]) -> None:
@@ -245,7 +245,7 @@ _TESTS: Final[Mapping[str, Callable[[str, str], object]]] = {
 TEXT_TESTS: Final = frozenset(_TESTS)
 
 
-class Membership(Operation):
+class ListMembership(Operation):
     """`x in list` of a string, and a list of strings that does not depend on the node."""
 
     def __init__(self, item: Operation, elements: Operation) -> None:

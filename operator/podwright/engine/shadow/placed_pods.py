@@ -25,7 +25,7 @@ MOST_LATER: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class ObservedPlacement:
     """A pod that has got its node. `seen`: what was known of it then, None if the watch of pending pods had not shown
     it.
 
@@ -56,13 +56,13 @@ class PlacedPods:
         """Forgets all pods."""
         self._recent.clear()
 
-    def arrived(self, uid: str, node: str, *, seen: Seen | None, tallies: Iterable[Tally]) -> Arrival:
+    def arrived(self, uid: str, node: str, *, seen: Seen | None, tallies: Iterable[Tally]) -> ObservedPlacement:
         """Notes that a pod has just got its node. Call it for all pods, also for those that no policy selects."""
         self._number += 1
         self._recent.append((self._number, uid))
-        return Arrival(uid, node, seen, tuple(tallies), self._number, self._arrivals.changes)
+        return ObservedPlacement(uid, node, seen, tuple(tallies), self._number, self._arrivals.changes)
 
-    def compare(self, arrival: Arrival, tally: Tally) -> None:
+    def compare(self, arrival: ObservedPlacement, tally: Tally) -> None:
         """Lets the policy decide. Raises TookLongError: see ShadowAnswers."""
         there, seen = self._cache.placement(arrival.uid), arrival.seen
         if there is None:
@@ -81,14 +81,14 @@ class PlacedPods:
         comparison, changes = found
         self._tallies.add(tally, pod, arrival.node, comparison, changes=changes)
 
-    def _reason_to_skip(self, arrival: Arrival, seen: Seen | None) -> Skip | None:
+    def _reason_to_skip(self, arrival: ObservedPlacement, seen: Seen | None) -> Skip | None:
         if self._cache.present(arrival.node) is None:
             return Skip.NODE_GONE
         if seen is not None and seen.message is not None and seen.nominated == arrival.node:
             return Skip.PREEMPTION
         return None
 
-    def _early(self, arrival: Arrival, tally: Tally, seen: Seen) -> tuple[Comparison, int] | None:
+    def _early(self, arrival: ObservedPlacement, tally: Tally, seen: Seen) -> tuple[Comparison, int] | None:
         """The comparison with what the policy decided when the pod appeared; None if it did not, or the nodes are
         others now.
         """
@@ -98,7 +98,7 @@ class PlacedPods:
             return None
         return outlook.against(node.slot), max(0, arrival.changes - seen.changes)
 
-    def _on_former_state(self, arrival: Arrival, tally: Tally) -> tuple[Comparison, int]:
+    def _on_former_state(self, arrival: ObservedPlacement, tally: Tally) -> tuple[Comparison, int]:
         """The comparison, and how many other changes it does not leave out."""
         cache, uid = self._cache, arrival.uid
         later = [other for number, other in self._recent if number > arrival.number]

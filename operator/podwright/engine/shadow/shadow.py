@@ -23,7 +23,7 @@ from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.due_checks import DueChecks
-from podwright.engine.shadow.placed_pods import Arrival, PlacedPods
+from podwright.engine.shadow.placed_pods import ObservedPlacement, PlacedPods
 from podwright.engine.shadow.shadow_pods import ShadowPods, WatchedPod
 from podwright.engine.shadow.tallies import Tallies
 from podwright.engine.shadow.tally import Tally
@@ -40,7 +40,7 @@ class _Job:
     """A pod, and the policies that are still to decide about it. `arrival`: None for a pod that waits."""
 
     uid: str
-    arrival: Arrival | None
+    arrival: ObservedPlacement | None
     turns: deque[Tally]
 
 
@@ -170,7 +170,7 @@ class Shadow:
         else:
             self._waiting.put_unseen(arrival)
 
-    def _take(self, arrival: Arrival) -> None:
+    def _take(self, arrival: ObservedPlacement) -> None:
         """A scheduler has placed the pod."""
         self._waiting.put(arrival)
         for tally in arrival.tallies:

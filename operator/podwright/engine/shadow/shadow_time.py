@@ -13,7 +13,7 @@ from podwright.core.state.deadline import TookLongError
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.policies import SHADOW_MILLISECONDS
 from podwright.engine.shadow.shadow import Shadow
-from podwright.engine.state import BindingCycles
+from podwright.engine.state import OpenBindingCycles
 
 SHARE: Final = 0.1
 
@@ -24,7 +24,7 @@ class ShadowTime:
     def __init__(
         self,
         shadow: Shadow,
-        cycles: BindingCycles,
+        cycles: OpenBindingCycles,
         *,
         metrics: Metrics,
         clock: Callable[[], float],

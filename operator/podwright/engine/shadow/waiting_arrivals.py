@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly
-from podwright.engine.shadow.placed_pods import Arrival
+from podwright.engine.shadow.placed_pods import ObservedPlacement
 from podwright.engine.shadow.shadow_pods import Seen
 from podwright.engine.shadow.tallies import Tallies
 from podwright.engine.shadow.tally import Skip, Tally
@@ -31,8 +31,8 @@ class WaitingArrivals:
         self._cache = state.cache
         self._clock = state.clock
         self._tallies = tallies
-        self._arrived: deque[Arrival] = deque()
-        self._unseen: OrderedDict[str, tuple[float, Arrival]] = OrderedDict()
+        self._arrived: deque[ObservedPlacement] = deque()
+        self._unseen: OrderedDict[str, tuple[float, ObservedPlacement]] = OrderedDict()
         """Pods with nodes that the watch of pending pods has not shown, by uid, with the time: they may have been
         created with their nodes.
         """
@@ -47,23 +47,23 @@ class WaitingArrivals:
     def __len__(self) -> int:
         return len(self._arrived)
 
-    def put(self, arrival: Arrival) -> None:
+    def put(self, arrival: ObservedPlacement) -> None:
         """Adds a pod that a scheduler has placed."""
         if len(self._arrived) >= MOST_WAITING:
             self._skip(self._arrived.popleft(), Skip.LATE)
         self._arrived.append(arrival)
 
-    def put_unseen(self, arrival: Arrival) -> None:
+    def put_unseen(self, arrival: ObservedPlacement) -> None:
         """Adds a pod with a node that no watch has shown pending: it waits for `pop_unseen`."""
         self._unseen[arrival.uid] = (self._clock(), arrival)
         self._forget_unseen()
 
-    def pop_unseen(self, uid: str, seen: Seen) -> Arrival | None:
+    def pop_unseen(self, uid: str, seen: Seen) -> ObservedPlacement | None:
         """Call it when the watch of pending pods shows this pod. Returns its arrival if it was put as unseen."""
         _, arrival = self._unseen.pop(uid, (0.0, None))
         return None if arrival is None else replace(arrival, seen=seen)
 
-    def pop(self) -> Arrival | None:
+    def pop(self) -> ObservedPlacement | None:
         """The next pod that still exists."""
         while self._arrived:
             arrival = self._arrived.popleft()
@@ -84,19 +84,19 @@ class WaitingArrivals:
         while self._unseen and (len(self._unseen) > MOST_WAITING or next(iter(self._unseen.values()))[0] < oldest):
             self._unseen.popitem(last=False)
 
-    def _is_there(self, arrival: Arrival) -> bool:
+    def _is_there(self, arrival: ObservedPlacement) -> bool:
         """True if the pod still exists. Counts it as skipped otherwise."""
         if self._cache.placement(arrival.uid) is not None:
             return True
         self._skip(arrival, Skip.GONE)
         return False
 
-    def _skip(self, arrival: Arrival, why: Skip) -> None:
+    def _skip(self, arrival: ObservedPlacement, why: Skip) -> None:
         for tally in arrival.tallies:
             self._tallies.skip(tally, why)
 
 
-def _kept(arrivals: Iterable[Arrival], tallies: Collection[Tally]) -> Iterator[Arrival]:
+def _kept(arrivals: Iterable[ObservedPlacement], tallies: Collection[Tally]) -> Iterator[ObservedPlacement]:
     for arrival in arrivals:
         if left := tuple(tally for tally in arrival.tallies if tally in tallies):
             yield replace(arrival, tallies=left)

@@ -26,7 +26,7 @@ Read = Callable[[Any, float], Said | None]
 
 
 @dataclass(slots=True)
-class Answer:
+class SourceAnswer:
     """`samples`: by node name. `twice`: nodes with several entries, none of which counts; `malformed`: entries that
     make no sense.
     """

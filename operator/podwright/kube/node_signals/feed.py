@@ -20,7 +20,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.state.signals.signals import Sample, Taken
 from podwright.engine.metrics.metrics import SIGNAL_ERRORS, Metrics
 from podwright.kube.client.errors import ConfigError
-from podwright.kube.node_signals.answers import Answer, Read
+from podwright.kube.node_signals.answers import Read, SourceAnswer
 from podwright.kube.node_signals.entries import Entries, MalformedError
 from podwright.kube.node_signals.sources import Source, SourceError
 
@@ -115,13 +115,13 @@ class SignalFeed:
     async def close(self) -> None:
         await self._source.close()
 
-    async def _answer(self) -> Answer:
+    async def _answer(self) -> SourceAnswer:
         """Raises what sources raise, MalformedError, and SourceError for an answer that is too long."""
         nodes = self._intake.nodes
         bytes_left = MOST_BYTES[0] + MOST_BYTES[1] * nodes
         most = MOST_ENTRIES[0] + MOST_ENTRIES[1] * nodes
         clock = asyncio.get_running_loop().time
-        found, entries, now = Answer(), Entries(self._source.path), self._wall()
+        found, entries, now = SourceAnswer(), Entries(self._source.path), self._wall()
         async with self._source.answer() as pieces:
             slice_ends = clock() + SLICE_SECONDS
             async for piece in pieces:
@@ -138,7 +138,7 @@ class SignalFeed:
         entries.end()
         return found
 
-    async def _pass_on(self, answer: Answer, asked: float) -> str:
+    async def _pass_on(self, answer: SourceAnswer, asked: float) -> str:
         """Passes on the samples of an answer. Returns what is wrong with it; "" if nothing is."""
         taken = Taken()
         samples = iter(answer.samples.items())
@@ -159,7 +159,7 @@ class SignalFeed:
         self.asked.set()
 
 
-def _shortcomings(answer: Answer, taken: Taken) -> str:
+def _shortcomings(answer: SourceAnswer, taken: Taken) -> str:
     found = []
     if not answer.entries:
         found.append("the answer has no entries")

@@ -27,7 +27,7 @@ from podwright.kube.client.pages import list_objects
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.policies.preparation import is_prepared, prepare
-from podwright.kube.policies.statuses import Applied, PolicyStatuses
+from podwright.kube.policies.statuses import AppliedVersion, PolicyStatuses
 from podwright.kube.policies.turns import PolicyTurns
 from podwright.kube.write.write_limit import WriteLimit
 
@@ -197,7 +197,7 @@ class PolicyController:
         known = self._applied.get(key)
         if known is None or known.result != result:
             self._report(result)
-        applied = Applied(
+        applied = AppliedVersion(
             result=result,
             uid=_uid_of(raw),
             version=str(metadata.get("resourceVersion") or ""),

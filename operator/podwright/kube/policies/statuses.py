@@ -40,7 +40,7 @@ Raw = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Applied:
+class AppliedVersion:
     """The version of a policy that was applied last, and its status on the API server.
 
     `version`: the object's resourceVersion. `basis`: what the status on the API server says, None if that is not known.
@@ -70,7 +70,7 @@ class PolicyStatuses:
         self, http: Http, engine: Engine, kind: PolicyKind, clock: Callable[[], float], limit: WriteLimit
     ) -> None:
         """`clock` gives seconds since the epoch."""
-        self.applied: dict[str, Applied] = {}
+        self.applied: dict[str, AppliedVersion] = {}
         self.changed = asyncio.Event()
         self._http = http
         self._engine = engine
@@ -85,7 +85,7 @@ class PolicyStatuses:
         engine.budgets.listen(self.changed.set)
         engine.activities.listen(self.changed.set)
 
-    def took(self, key: str, applied: Applied) -> None:
+    def took(self, key: str, applied: AppliedVersion) -> None:
         """A version of a policy was applied. A newer generation's status is written soon, but not sooner than a second
         after the last write.
         """
@@ -130,7 +130,9 @@ class PolicyStatuses:
                     log.exception("cannot write the status of policy %s", key)
                 applied.failures += 1
 
-    async def _write_if_changed(self, key: str, applied: Applied, clock: Callable[[], float], *, refresh: bool) -> None:
+    async def _write_if_changed(
+        self, key: str, applied: AppliedVersion, clock: Callable[[], float], *, refresh: bool
+    ) -> None:
         work = replace(
             self._engine.policies.work_of(key),
             pending_pods=self._pending.get((key,), 0),
@@ -144,7 +146,9 @@ class PolicyStatuses:
         elif not applied.failures:
             applied.retried = True
 
-    async def _write_status(self, applied: Applied, basis: tuple[object, ...], work: Work, *, refresh: bool) -> None:
+    async def _write_status(
+        self, applied: AppliedVersion, basis: tuple[object, ...], work: Work, *, refresh: bool
+    ) -> None:
         """Writes the status, unless the API server has it already, with or without its counts. `basis`, `work`: what it
         is about.
         """
@@ -175,7 +179,7 @@ def _without_counts(status: Raw) -> Raw:
     return {key: value for key, value in status.items() if key not in COUNTS}
 
 
-def _patch(applied: Applied, status: Raw) -> list[dict[str, Any]]:
+def _patch(applied: AppliedVersion, status: Raw) -> list[dict[str, Any]]:
     """Replaces the whole status, so that no field of an older lastAccepted remains.
 
     It fails if another policy has taken the name: `lastAccepted` of one policy must not pass to its successor.

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from podwright.core.state.signals.signals import Sample
-from podwright.kube.node_signals.answers import Answer, Said, metrics_reader, prometheus_reader
+from podwright.kube.node_signals.answers import Said, SourceAnswer, metrics_reader, prometheus_reader
 
 NOW = 1_800_000_000.0
 
@@ -73,7 +73,7 @@ def test_node_metrics_without_a_node_an_amount_or_a_time_make_no_sense(entry):
 
 
 def test_a_node_that_is_there_twice_counts_with_neither():
-    answer = Answer()
+    answer = SourceAnswer()
     for name in ("a", "b", "a", "a"):
         answer.add(Said(name, Sample(1.0)))
     answer.add(None)

@@ -36,7 +36,7 @@ FEW_TERMS: Final = 4
 SumsByKey = Mapping[str, Sequence[Sums]]
 
 
-class ClusterCounts:
+class AffinityCounts:
     """The counts in the cluster for one pod. Computed on first use, and shared by dry runs."""
 
     def __init__(self, index: PodIndex, pod: PodInfo, existing: Groups) -> None:
@@ -251,11 +251,11 @@ class DomainCounts:
         return found
 
 
-class PreFilterState:
+class AffinityPreFilterState:
     """The three counts of one pod."""
 
     def __init__(
-        self, counted: ClusterCounts, counts: tuple[DomainCounts, DomainCounts, DomainCounts] | None = None
+        self, counted: AffinityCounts, counts: tuple[DomainCounts, DomainCounts, DomainCounts] | None = None
     ) -> None:
         self._counted = counted
         self._affinity, self._anti_affinity, self._existing = counts or (
@@ -264,9 +264,9 @@ class PreFilterState:
             DomainCounts(counted.index, lambda: counted.existing),
         )
 
-    def clone(self) -> PreFilterState:
+    def clone(self) -> AffinityPreFilterState:
         counts = (self._affinity.clone(), self._anti_affinity.clone(), self._existing.clone())
-        return PreFilterState(self._counted, counts)
+        return AffinityPreFilterState(self._counted, counts)
 
     def update(self, other: PodInfo, node: NodeInfo, delta: int) -> None:
         """A dry run added `other` to the node (delta 1) or removed it (-1)."""

@@ -38,9 +38,9 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import value_count
 from podwright.core.plugins.affinity.explained import changes_of_pod, why_not_here
-from podwright.core.plugins.affinity.filtering import ClusterCounts, PreFilterState
+from podwright.core.plugins.affinity.filtering import AffinityCounts, AffinityPreFilterState
 from podwright.core.plugins.affinity.joint import joint_rules
-from podwright.core.plugins.affinity.scoring import PreScoreState, normalize, weighted_sums
+from podwright.core.plugins.affinity.scoring import AffinityPreScoreState, normalize, weighted_sums
 from podwright.core.plugins.affinity.terms import own_terms
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -131,10 +131,10 @@ class InterPodAffinity(
         alone = not own.required and not own.anti_required
         if alone and not existing:
             return SKIP
-        counted = ClusterCounts(self._index, pod, existing)
+        counted = AffinityCounts(self._index, pod, existing)
         if alone and not counted.existing:
             return SKIP
-        state.data[_FILTER] = PreFilterState(counted)
+        state.data[_FILTER] = AffinityPreFilterState(counted)
         return None
 
     def add_pod(self, state: CycleState, _pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
@@ -163,14 +163,14 @@ class InterPodAffinity(
         sums = weighted_sums(self._index, pod, self._index.matching_terms(pod), self._hard_weight)
         if not sums:
             return SKIP
-        state.data[_SCORE] = PreScoreState(self._index, sums)
+        state.data[_SCORE] = AffinityPreScoreState(self._index, sums)
         return None
 
     def score(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> int:
-        return cast("PreScoreState", state.data[_SCORE]).score(node)
+        return cast("AffinityPreScoreState", state.data[_SCORE]).score(node)
 
     def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> WholeNumbers:
-        return cast("PreScoreState", state.data[_SCORE]).score_all(feasible)
+        return cast("AffinityPreScoreState", state.data[_SCORE]).score_all(feasible)
 
     def normalize(self, _state: CycleState, _pod: PodInfo, scores: WholeNumbers, _feasible: Feasible) -> Int16s | int:
         return normalize(scores)
@@ -242,5 +242,5 @@ class InterPodAffinity(
         return Hint.SKIP
 
 
-def _filtering(state: CycleState) -> PreFilterState:
-    return cast("PreFilterState", state.data[_FILTER])
+def _filtering(state: CycleState) -> AffinityPreFilterState:
+    return cast("AffinityPreFilterState", state.data[_FILTER])

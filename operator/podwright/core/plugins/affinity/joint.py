@@ -9,16 +9,16 @@ import numpy as np
 from podwright.core.framework.joint_rules import Apart, Barred, JointRule, Near
 from podwright.core.objects.affinity import PodAffinityTerm
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.affinity.filtering import ClusterCounts, PreFilterState
+from podwright.core.plugins.affinity.filtering import AffinityCounts, AffinityPreFilterState
 from podwright.core.state.podindex import PodIndex
 
 
 def joint_rules(index: PodIndex, members: Sequence[PodInfo]) -> Iterator[JointRule]:
     """See JointFilter."""
-    counted = [ClusterCounts(index, pod, index.matching_terms(pod).anti_required) for pod in members]
+    counted = [AffinityCounts(index, pod, index.matching_terms(pod).anti_required) for pod in members]
     alike: dict[tuple[PodAffinityTerm, ...], list[int]] = {}
     for one, counts in enumerate(counted):
-        repelled = PreFilterState(counts).repelled()
+        repelled = AffinityPreFilterState(counts).repelled()
         if repelled is not None:
             yield Barred(one, repelled)
         for other, pod in enumerate(members):

@@ -21,7 +21,7 @@ from podwright.core.state.podindex import MatchedTerms, PodIndex, PodSelector, S
 WeightedSums = Mapping[str, list[tuple[Sums, int]]]
 
 
-class PreScoreState:
+class AffinityPreScoreState:
     """The sums and their weights by topology key, without sums that are 0 everywhere."""
 
     __slots__ = ("_index", "_sums")

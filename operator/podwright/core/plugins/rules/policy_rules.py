@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.cel.errors import EvaluationError
-from podwright.core.cel_columns.counts import CHANGES, Change
+from podwright.core.cel_columns.counts import CHANGES, PodCountChange
 from podwright.core.cel_columns.kept import kept_columns
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.vectors import shortened
@@ -138,10 +138,10 @@ class PolicyRules(
         return tuple([rule.expression.key(subjects[rule.owner]) for rule in self.rules.filters])
 
     def add_pod(self, state: CycleState, _pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        state.data[self.name].changes.append(Change(added, node.present.labels, 1))
+        state.data[self.name].changes.append(PodCountChange(added, node.present.labels, 1))
 
     def remove_pod(self, state: CycleState, _pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        state.data[self.name].changes.append(Change(removed, node.present.labels, -1))
+        state.data[self.name].changes.append(PodCountChange(removed, node.present.labels, -1))
 
     # Score
 
@@ -193,7 +193,7 @@ class _CycleState:
 
     __slots__ = ("changes", "subjects")
 
-    def __init__(self, subjects: Mapping[Owner, Subject], changes: Sequence[Change] = ()) -> None:
+    def __init__(self, subjects: Mapping[Owner, Subject], changes: Sequence[PodCountChange] = ()) -> None:
         self.subjects = subjects
         self.changes = list(changes)
 

@@ -72,7 +72,7 @@ class DomainSums:
         return self._index.sums(self.counter(constraint), constraint.topology_key, eligibility, domains)
 
 
-class ClusterCounts:
+class SpreadCounts:
     """The counts in the cluster for a pod's hard constraints. Computed on first use, and shared by dry runs."""
 
     def __init__(self, index: PodIndex, pod: PodInfo, constraints: Constraints, *, compare: bool) -> None:
@@ -132,20 +132,20 @@ class ClusterCounts:
         return known
 
 
-class PreFilterState:
+class SpreadPreFilterState:
     """The sums, and the changes of a dry run: by constraint the difference by domain, and the limits that they
     change.
     """
 
     __slots__ = ("_changes", "_counted", "_limits")
 
-    def __init__(self, counted: ClusterCounts, changes: dict[int, dict[int, int]] | None = None) -> None:
+    def __init__(self, counted: SpreadCounts, changes: dict[int, dict[int, int]] | None = None) -> None:
         self._counted = counted
         self._changes: dict[int, dict[int, int]] = changes or {}
         self._limits: dict[int, int] = {}
 
-    def clone(self) -> PreFilterState:
-        return PreFilterState(self._counted, {i: dict(changed) for i, changed in self._changes.items()})
+    def clone(self) -> SpreadPreFilterState:
+        return SpreadPreFilterState(self._counted, {i: dict(changed) for i, changed in self._changes.items()})
 
     def update(self, pod: PodInfo, other: PodInfo, node: NodeInfo, delta: int) -> None:
         """A dry run added `other` to the node (delta 1) or removed it (-1). As in kube-scheduler, terminating pods

@@ -38,9 +38,9 @@ from podwright.core.objects.selectors import value_count
 from podwright.core.plugins.spread.args import PodTopologySpreadArgs
 from podwright.core.plugins.spread.constraints import Constraints, Resolver
 from podwright.core.plugins.spread.explained import changes_of_pod, why_not_here
-from podwright.core.plugins.spread.filtering import ClusterCounts, PreFilterState
+from podwright.core.plugins.spread.filtering import SpreadCounts, SpreadPreFilterState
 from podwright.core.plugins.spread.joint import joint_rules
-from podwright.core.plugins.spread.scoring import PreScoreState
+from podwright.core.plugins.spread.scoring import SpreadPreScoreState
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -110,7 +110,7 @@ class PodTopologySpread(
         found = [(pod, self._resolver.hard(pod)) for pod in members]
         index, compare = self.handle.cache.pods_index, self._compare
         return joint_rules(
-            [ClusterCounts(index, pod, hard, compare=compare) if hard else None for pod, hard in found], members
+            [SpreadCounts(index, pod, hard, compare=compare) if hard else None for pod, hard in found], members
         )
 
     # Filter
@@ -119,8 +119,8 @@ class PodTopologySpread(
         constraints = self._resolver.hard(pod)
         if not constraints:
             return SKIP
-        counted = ClusterCounts(self.handle.cache.pods_index, pod, constraints, compare=self._compare)
-        state.data[_FILTER] = PreFilterState(counted)
+        counted = SpreadCounts(self.handle.cache.pods_index, pod, constraints, compare=self._compare)
+        state.data[_FILTER] = SpreadPreFilterState(counted)
         return None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
@@ -141,7 +141,7 @@ class PodTopologySpread(
         constraints = self._resolver.soft(pod)
         if not constraints:
             return SKIP
-        state.data[_SCORE] = PreScoreState(
+        state.data[_SCORE] = SpreadPreScoreState(
             self.handle.cache.pods_index,
             pod,
             feasible,
@@ -220,12 +220,12 @@ class PodTopologySpread(
         return Hint.QUEUE if has and (moved or before.taints != after.taints) else Hint.SKIP
 
 
-def _filtering(state: CycleState) -> PreFilterState:
-    return cast("PreFilterState", state.data[_FILTER])
+def _filtering(state: CycleState) -> SpreadPreFilterState:
+    return cast("SpreadPreFilterState", state.data[_FILTER])
 
 
-def _scoring(state: CycleState) -> PreScoreState:
-    return cast("PreScoreState", state.data[_SCORE])
+def _scoring(state: CycleState) -> SpreadPreScoreState:
+    return cast("SpreadPreScoreState", state.data[_SCORE])
 
 
 def _on_a_node(pod: PodInfo) -> bool:

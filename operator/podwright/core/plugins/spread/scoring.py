@@ -28,7 +28,7 @@ PAUSE_EVERY: Final = 16
 """Constraints, each of which may have to count all placed pods. Pods have one or two."""
 
 
-class PreScoreState:
+class SpreadPreScoreState:
     """The counts and weights behind the scores of one pod, computed on first use."""
 
     def __init__(

@@ -42,7 +42,7 @@ class Chooser(NamedTuple):
     choice: int | None
 
 
-class Change(NamedTuple):
+class Reassignment(NamedTuple):
     """The claims that get a volume now, those that get none any more, and what is added to the tallies by name of a
     storage class.
     """
@@ -52,7 +52,7 @@ class Change(NamedTuple):
     tallies: Mapping[str, Tally] = {}
 
 
-_NO_CHANGE: Final = Change()
+_NO_CHANGE: Final = Reassignment()
 
 
 def add_to(tallies: dict[str, Tally], more: Mapping[str, Tally]) -> None:
@@ -85,13 +85,13 @@ class Chains:
         self._users = [[i for i, c in enumerate(choosers) if c.menu == menu] for menu in range(len(menus))]
         self._choices = [[_rank(choosers[index].choice) for index in users] for users in self._users]
         self._menus_with: dict[int, list[int]] = {}
-        self._known: dict[tuple[int, frozenset[int], frozenset[int]], Change] = {}
+        self._known: dict[tuple[int, frozenset[int], frozenset[int]], Reassignment] = {}
 
-    def change(self, more: frozenset[int], fewer: frozenset[int]) -> Change | None:
+    def change(self, more: frozenset[int], fewer: frozenset[int]) -> Reassignment | None:
         """What changes with these volumes more and fewer. None: it is cheaper to choose again."""
         size = len(more) + len(fewer)
         steps = _NEVER if size <= 1 else len(self._choosers) // size
-        path: list[tuple[tuple[int, frozenset[int], frozenset[int]], Change]] = []
+        path: list[tuple[tuple[int, frozenset[int], frozenset[int]], Reassignment]] = []
         found, start = _NO_CHANGE, 0
         while (index := self._next(start, more, fewer)) is not None:
             key = (index, more, fewer)
@@ -111,7 +111,7 @@ class Chains:
         for key, swap in reversed(path):
             tallies = dict(found.tallies)
             add_to(tallies, swap.tallies)
-            found = self._known[key] = Change(swap.filled + found.filled, swap.emptied + found.emptied, tallies)
+            found = self._known[key] = Reassignment(swap.filled + found.filled, swap.emptied + found.emptied, tallies)
         return found
 
     def _next(self, start: int, more: frozenset[int], fewer: frozenset[int]) -> int | None:
@@ -147,7 +147,7 @@ class Chains:
                 return rank
         return None
 
-    def _swap(self, index: int, before: int | None, after: int | None) -> Change:
+    def _swap(self, index: int, before: int | None, after: int | None) -> Reassignment:
         claim = self._choosers[index].claim
         tallies: dict[str, Tally] = {}
         if before is not None:
@@ -156,7 +156,7 @@ class Chains:
         if after is not None:
             name, tally = self._weigh(claim, after)
             add_to(tallies, {name: tally})
-        return Change((claim,) if before is None else (), (claim,) if after is None else (), tallies)
+        return Reassignment((claim,) if before is None else (), (claim,) if after is None else (), tallies)
 
     def _menus_that_suit(self, rank: int) -> Sequence[int]:
         found = self._menus_with.get(rank)

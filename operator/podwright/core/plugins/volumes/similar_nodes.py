@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from podwright.core.objects.quantity import round_up
 from podwright.core.objects.selectors import Labels
 from podwright.core.objects.volumes import PersistentVolume, VolumeAffinity, mapping_at
-from podwright.core.plugins.volumes.chains import Chains, Change, Chooser, Menu, Tally, add_to
+from podwright.core.plugins.volumes.chains import Chains, Chooser, Menu, Reassignment, Tally, add_to
 from podwright.core.plugins.volumes.mentioned_values import MentionedValues, Signature
 from podwright.core.plugins.volumes.shelves import Pool, Search, Wanted, request_of
 
@@ -24,7 +24,7 @@ FEW_VALUES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class VolumeChoice:
     """The volumes that the claims choose on a node. `unfilled`: the numbers of the claims that find none, in order."""
 
     unfilled: Sequence[int]
@@ -65,7 +65,7 @@ class SimilarNodes:
         if self._wide:
             self._find_dependents()
 
-    def choice(self, signature: Signature, labels: Labels) -> Choice | None:
+    def choice(self, signature: Signature, labels: Labels) -> VolumeChoice | None:
         """What the claims choose on a node with these labels, which have this signature. None: it is cheaper to choose
         again.
 
@@ -131,14 +131,14 @@ class _ImaginedNode:
             if volume is not None:
                 add_to(tallies, {_class_of(volume): _tally(each, volume)})
         self._taken = {volume.name for volume in self._volumes if volume is not None}
-        self.choice = Choice([number for number, volume in enumerate(self._volumes) if volume is None], tallies)
+        self.choice = VolumeChoice([number for number, volume in enumerate(self._volumes) if volume is None], tallies)
         self._chains: dict[int, Chains] = {}
 
     def depends_on(self, dependent: _Dependent) -> bool:
         """True if the claims choose otherwise without this volume: not if none of them has chosen it."""
         return dependent.pool is None or dependent.pool.free[dependent.number].name in self._taken
 
-    def choice_with(self, more: Sequence[_Dependent], fewer: Sequence[_Dependent]) -> Choice | None:
+    def choice_with(self, more: Sequence[_Dependent], fewer: Sequence[_Dependent]) -> VolumeChoice | None:
         """What the claims choose on a node that reaches these volumes more, and these fewer. None: it is cheaper to
         choose again.
         """
@@ -158,17 +158,17 @@ class _ImaginedNode:
         for change in changes:
             add_to(tallies, change.tallies)
             unfilled = (unfilled - {*change.filled}) | {*change.emptied}
-        return Choice(sorted(unfilled), tallies)
+        return VolumeChoice(sorted(unfilled), tallies)
 
-    def _reserved(self, number: int) -> Change:
+    def _reserved(self, number: int) -> Reassignment:
         """The change if the claim's reserved volume is reached here, but not there, or the other way round."""
         wanted = self._wanted[number]
         volume = wanted.reserved
         assert volume is not None
         count, requested, there = _tally(wanted, volume)
         if self._volumes[number] is None:
-            return Change((number,), (), {_class_of(volume): (count, requested, there)})
-        return Change((), (number,), {_class_of(volume): (-count, -requested, -there)})
+            return Reassignment((number,), (), {_class_of(volume): (count, requested, there)})
+        return Reassignment((), (number,), {_class_of(volume): (-count, -requested, -there)})
 
     def _chains_of(self, pool: Pool) -> Chains:
         chains = self._chains.get(id(pool))

@@ -39,7 +39,7 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
+class ExecPlugin:
     """A plugin, and where the kubeconfig names it. `cluster`: the data about the cluster that the plugin gets if it
     asks for them.
     """

@@ -18,8 +18,14 @@ from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from podwright.kube.bounded_files import read_at_most
-from podwright.kube.client.credentials.exec_plugin import VERSIONS, Plugin
-from podwright.kube.client.credentials.kubeconfig_file import Cluster, Exec, File, User, read_file
+from podwright.kube.client.credentials.exec_plugin import VERSIONS, ExecPlugin
+from podwright.kube.client.credentials.kubeconfig_file import (
+    Exec,
+    KubeconfigCluster,
+    KubeconfigFile,
+    KubeconfigUser,
+    read_file,
+)
 from podwright.kube.client.credentials.proxies import check_proxy
 from podwright.kube.client.errors import ConfigError
 
@@ -50,7 +56,7 @@ class KubeConfig:
     client_certificate: str | None = None
     client_key: str | None = field(default=None, repr=False)
     authorization: str | None = field(default=None, repr=False)
-    plugin: Plugin | None = None
+    plugin: ExecPlugin | None = None
     impersonation: tuple[tuple[str, str], ...] = ()
 
 
@@ -83,7 +89,7 @@ def read_kubeconfig(paths: Sequence[Path], context: str | None = None, server: s
     cluster = _entry(files, lambda file: file.clusters, chosen.cluster, f"{chosen.where}.cluster")
     if server:
         cluster = replace(cluster, server=server, tls_server_name="")
-    user = User(where=chosen.where, folder=Path())
+    user = KubeconfigUser(where=chosen.where, folder=Path())
     if chosen.user:
         user = _entry(files, lambda file: file.users, chosen.user, f"{chosen.where}.user")
     server, user_info = _server(cluster)
@@ -115,7 +121,9 @@ def read_kubeconfig(paths: Sequence[Path], context: str | None = None, server: s
     )
 
 
-def _entry(files: Sequence[File], section: Callable[[File], Mapping[str, T]], name: str, where: str) -> T:
+def _entry(
+    files: Sequence[KubeconfigFile], section: Callable[[KubeconfigFile], Mapping[str, T]], name: str, where: str
+) -> T:
     for file in files:
         if (found := section(file).get(name)) is not None:
             return found
@@ -125,7 +133,7 @@ def _entry(files: Sequence[File], section: Callable[[File], Mapping[str, T]], na
 # The cluster
 
 
-def _server(cluster: Cluster) -> tuple[str, str | None]:
+def _server(cluster: KubeconfigCluster) -> tuple[str, str | None]:
     """The server's URL without user and query, and the header that the user stands for. HTTP is the default scheme."""
     where = f"{cluster.where}.server"
     if not cluster.server:
@@ -147,7 +155,7 @@ def _server(cluster: Cluster) -> tuple[str, str | None]:
     return urlunsplit((parts.scheme, address, parts.path.rstrip("/"), "", "")), authorization
 
 
-def _authority(cluster: Cluster) -> str | None:
+def _authority(cluster: KubeconfigCluster) -> str | None:
     both = bool(cluster.authority) and bool(cluster.authority_data)
     if both:
         raise ConfigError(f"{cluster.where}: certificate-authority and certificate-authority-data are both set")
@@ -171,7 +179,7 @@ def _pem(where: str, key: str, folder: Path, file: str, data: bytes) -> str | No
 # The user
 
 
-def _check_user(user: User) -> None:
+def _check_user(user: KubeconfigUser) -> None:
     if user.auth_provider:
         raise ConfigError(f"{user.where}.auth-provider: is not supported; use an exec plugin")
     if user.token and (user.username or user.password):
@@ -184,7 +192,7 @@ def _check_user(user: User) -> None:
         raise ConfigError(f"{user.where}.as: is not set, but as-uid, as-groups or as-user-extra is")
 
 
-def _client_certificate(user: User) -> tuple[str | None, str | None]:
+def _client_certificate(user: KubeconfigUser) -> tuple[str | None, str | None]:
     """Certificate and key. A key alone has no effect."""
     if not user.certificate and not user.certificate_data:
         return None, None
@@ -206,7 +214,7 @@ def _basic(name: str, password: str) -> str:
     return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
 
 
-def _plugin(user: User, entry: Exec, cluster: Cluster, authority: str | None) -> Plugin | None:
+def _plugin(user: KubeconfigUser, entry: Exec, cluster: KubeconfigCluster, authority: str | None) -> ExecPlugin | None:
     """The credential plugin; None if other credentials come before it."""
     if not entry.command:
         raise ConfigError(f"{entry.where}.command: is not set")
@@ -222,7 +230,7 @@ def _plugin(user: User, entry: Exec, cluster: Cluster, authority: str | None) ->
     if user.token or user.token_file or user.username or user.certificate or user.certificate_data:
         return None
     command = str(user.folder / entry.command) if os.sep in entry.command else entry.command
-    return Plugin(
+    return ExecPlugin(
         command=command,
         args=entry.args,
         env=entry.env,
@@ -233,7 +241,7 @@ def _plugin(user: User, entry: Exec, cluster: Cluster, authority: str | None) ->
     )
 
 
-def _described(cluster: Cluster, authority: str | None) -> Mapping[str, Any]:
+def _described(cluster: KubeconfigCluster, authority: str | None) -> Mapping[str, Any]:
     """The data about the cluster that a plugin gets (client.authentication.k8s.io, Cluster)."""
     fields = {
         "server": cluster.server,
@@ -246,7 +254,7 @@ def _described(cluster: Cluster, authority: str | None) -> Mapping[str, Any]:
     return {key: value for key, value in fields.items() if value} | {"config": cluster.exec_config}
 
 
-def _impersonation(user: User) -> tuple[tuple[str, str], ...]:
+def _impersonation(user: KubeconfigUser) -> tuple[tuple[str, str], ...]:
     headers = []
     if user.impersonate:
         headers.append(("Impersonate-User", user.impersonate))

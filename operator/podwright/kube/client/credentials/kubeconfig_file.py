@@ -43,7 +43,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]\Z"),
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class KubeconfigCluster:
     """An entry of `clusters`. `where` names it in errors; relative paths are relative to `folder`."""
 
     where: str
@@ -73,7 +73,7 @@ class Exec:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class KubeconfigUser:
     """An entry of `users`. `where` names it in errors; relative paths are relative to `folder`."""
 
     where: str
@@ -105,17 +105,17 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class KubeconfigFile:
     """A kubeconfig file; entries by their names."""
 
     path: Path
     current_context: str
     contexts: Mapping[str, Context]
-    clusters: Mapping[str, Cluster]
-    users: Mapping[str, User]
+    clusters: Mapping[str, KubeconfigCluster]
+    users: Mapping[str, KubeconfigUser]
 
 
-def read_file(path: Path) -> File:
+def read_file(path: Path) -> KubeconfigFile:
     """Raises ConfigError."""
     try:
         content = yaml.load(read_at_most(path, LONGEST_KUBECONFIG).decode(), _Loader)  # noqa: S506 -- a safe loader
@@ -130,7 +130,7 @@ def read_file(path: Path) -> File:
     if root.text("kind") not in ("", "Config") or root.text("apiVersion") not in ("", "v1"):
         raise ConfigError(f"{where}: kind and apiVersion are not those of a Config, v1")
     folder = path.parent.absolute()
-    return File(
+    return KubeconfigFile(
         path=path,
         current_context=root.text("current-context"),
         contexts={name: _context(entry) for name, entry in root.named("contexts", "context")},
@@ -143,9 +143,9 @@ def _context(entry: _Fields) -> Context:
     return Context(entry.where, entry.text("cluster"), entry.text("user"), entry.text("namespace"))
 
 
-def _cluster(entry: _Fields, folder: Path) -> Cluster:
+def _cluster(entry: _Fields, folder: Path) -> KubeconfigCluster:
     extensions = {extension.text("name"): extension.anything("extension") for extension in entry.entries("extensions")}
-    return Cluster(
+    return KubeconfigCluster(
         where=entry.where,
         folder=folder,
         server=entry.text("server"),
@@ -159,9 +159,9 @@ def _cluster(entry: _Fields, folder: Path) -> Cluster:
     )
 
 
-def _user(entry: _Fields, folder: Path) -> User:
+def _user(entry: _Fields, folder: Path) -> KubeconfigUser:
     plugin, provider = entry.entry("exec"), entry.entry("auth-provider")
-    return User(
+    return KubeconfigUser(
         where=entry.where,
         folder=folder,
         certificate=entry.text("client-certificate"),
