@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,9 @@ class FakeCluster:
         self.outcomes: list[Any] = []
         self.objects: dict[tuple[str, str], Any] = {}
         self.unreachable = 0
+        self.shows: Callable[[str, Mapping[str, Any]], object] = lambda _kind, _raw: None
+        """Called with the kind and the new version of an object: the watch of the kind."""
+        self._versions = itertools.count(1_000_000)
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         self.bound.append((pod.name, node_name))
@@ -52,7 +56,9 @@ class FakeCluster:
         return self.objects.get((kind, name))
 
     async def update(self, kind: str, raw: Mapping[str, Any], subresource: str = "") -> Mapping[str, Any]:
-        return raw
+        stored = {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(next(self._versions))}}
+        self.shows(kind, stored)
+        return stored
 
     async def create(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         return raw
@@ -221,6 +227,7 @@ class Rig:
         )
         classes = {**PLUGINS, **(plugins or {})}
         self.engine = Engine(classes, Features(gates), self.ports, sources, EngineOptions(**options))
+        self.cluster.shows = lambda kind, raw: self.engine.objects(kind).put(raw)
 
     def steady(self) -> float:
         """The clock of the engine, which a test may replace."""
