@@ -1,6 +1,6 @@
 """What all tests share: the fixtures of the real control plane, the debug mode of binding cycles, and signals.
 
-Debug mode (see podwright/engine/binding/debug.py) is on for every test and for every operator that a test starts.
+Debug mode (see podwright/engine/outcomes/binding/debug.py) is on for every test and for every operator that a test starts.
 """
 
 import gc
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from podwright.engine.binding import debug
+from podwright.engine.outcomes.binding import debug
 from podwright.testing import processes
 from support.control_plane.operator_process import binding_cycle_violations
 from support.properties import examples

@@ -18,13 +18,13 @@ from podwright.api.permissions import PolicySettings
 from podwright.core.cycle import schedule
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins import PLUGINS
-from podwright.engine.accounting.local_budgets import LocalBudgets
-from podwright.engine.accounting.policy_activity import Activities
 from podwright.engine.invalid_objects import InvalidObjects
-from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugins.exceptions import PluginExceptions
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.policy_plugins import Conduct
+from podwright.engine.records.local_budgets import LocalBudgets
+from podwright.engine.records.metrics import Metrics
+from podwright.engine.records.policy_activity import Activities
 from podwright.simulator.world import World
 
 MANY: Final = 1_000

@@ -1,7 +1,7 @@
 """The network between the operator and the API server takes 50 ms. How the rate depends on that is printed; a busy
 machine changes it.
 
-tests/unit/engine/binding/test_concurrency.py has the same with simulated servers. PODWRIGHT_SLOW_NETWORK_PODS sets
+tests/unit/engine/outcomes/binding/test_concurrency.py has the same with simulated servers. PODWRIGHT_SLOW_NETWORK_PODS sets
 another number of pods."""
 
 from __future__ import annotations

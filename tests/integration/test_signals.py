@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from podwright.cli.main import main
-from podwright.engine.decisions.decision_annotation import decision_of
+from podwright.engine.records.decision_annotation import decision_of
 from podwright.simulator.snapshot import read_snapshot
 from podwright.testing import node, pod, wait_until
 from podwright.testing.processes import free_port

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from podwright.engine.metrics.metrics import CATALOGUE, Counter, Histogram
+from podwright.engine.records.metrics import CATALOGUE, Counter, Histogram
 from support.monitoring.alert_cases import CASES
 from support.monitoring.prometheus import alerts, groups, panels
 

@@ -26,23 +26,16 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
-from podwright.engine.accounting.local_budgets import LocalBudgets
-from podwright.engine.accounting.policy_activity import Activities
 from podwright.engine.arrivals import Arrivals
 from podwright.engine.attempts.batches import Batches
 from podwright.engine.attempts.extended import ExtendedAttempts
-from podwright.engine.attempts.outcomes import Outcomes
+from podwright.engine.attempts.gangs.attempts import Gangs
+from podwright.engine.attempts.gangs.gathering import Gathering
+from podwright.engine.attempts.gangs.group_changes import GroupChanges
+from podwright.engine.attempts.gangs.room import GangRoom
+from podwright.engine.attempts.pod_attempts import PodAttempts
 from podwright.engine.attempts.turns import Turns
-from podwright.engine.binding.cycle import BindingCycles
-from podwright.engine.binding.executor import BindingExecutor
-from podwright.engine.binding.limiter import BindLimiter
-from podwright.engine.binding.plugin_cluster import plugin_handle
-from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.engine_options import DEFAULT_OPTIONS, EngineOptions
-from podwright.engine.gangs.attempts import Gangs
-from podwright.engine.gangs.gathering import Gathering
-from podwright.engine.gangs.group_changes import GroupChanges
-from podwright.engine.gangs.room import GangRoom
 from podwright.engine.gauges import compute_gauges
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.foreign_pods import ForeignPods
@@ -55,13 +48,19 @@ from podwright.engine.intake.stream import Raw
 from podwright.engine.intake.unreadable_devices import report_unreadable_devices
 from podwright.engine.intake.workloads import Workloads
 from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.outcomes.binding.cycle import BindingCycles
+from podwright.engine.outcomes.binding.executor import BindingExecutor
+from podwright.engine.outcomes.binding.limiter import BindLimiter
+from podwright.engine.outcomes.binding.plugin_cluster import plugin_handle
+from podwright.engine.outcomes.failures import Failures
+from podwright.engine.outcomes.outcomes import Outcomes
+from podwright.engine.outcomes.preemption import Preemptions
 from podwright.engine.planning.elsewhere import Elsewhere
 from podwright.engine.planning.messages import Messages
 from podwright.engine.planning.planning import Planning
 from podwright.engine.plugins.exceptions import PluginExceptions
 from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
 from podwright.engine.plugins.slow_plugins import SLOW_SECONDS, SlowPlugins
-from podwright.engine.pod_attempts import PodAttempts
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.policy_plugins import Conduct
 from podwright.engine.policies.reconsideration import Reconsideration
@@ -72,8 +71,9 @@ from podwright.engine.process.slice import Slice
 from podwright.engine.queue_changes import QueueChanges
 from podwright.engine.raw_objects import raw_objects_for
 from podwright.engine.rebalance.rebalancing import Rebalancing
-from podwright.engine.rejections.failures import Failures
-from podwright.engine.rejections.preemption import Preemptions
+from podwright.engine.records.local_budgets import LocalBudgets
+from podwright.engine.records.policy_activity import Activities
+from podwright.engine.records.recent_decisions import RecentDecisions
 from podwright.engine.reservations import ReservationChanges
 from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.shadow import Shadow

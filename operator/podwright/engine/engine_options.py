@@ -8,7 +8,7 @@ from typing import Final
 
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.core.queue import DEFAULT_WAITS, Waits
-from podwright.engine.binding.limiter import PROMPT_LIMIT
+from podwright.engine.outcomes.binding.limiter import PROMPT_LIMIT
 from podwright.engine.plugins.guard import BUDGET_SECONDS
 from podwright.engine.process.instance import UNNAMED, Instance
 

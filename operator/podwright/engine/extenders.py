@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.log_fields import fields
-from podwright.engine.metrics.metrics import EXTENDER_CALL_SECONDS, Metrics
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.ports import Extender, ExtenderError, FilterAnswer, NodeVictims, Ports
 from podwright.engine.raw_objects import RawObjects, raw_of
+from podwright.engine.records.log_fields import fields
+from podwright.engine.records.metrics import EXTENDER_CALL_SECONDS, Metrics
 
 log = logging.getLogger(__name__)
 

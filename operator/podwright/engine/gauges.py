@@ -5,12 +5,10 @@ from __future__ import annotations
 from podwright.core.queue import SchedulingQueue
 from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
-from podwright.engine.accounting.local_budgets import LocalBudgets
-from podwright.engine.accounting.policy_activity import pending_by_policy
-from podwright.engine.accounting.queue_gauges import compute_queue_gauges
-from podwright.engine.binding.cycle import BindingCycles
-from podwright.engine.binding.executor import BindingExecutor
-from podwright.engine.metrics.metrics import (
+from podwright.engine.outcomes.binding.cycle import BindingCycles
+from podwright.engine.outcomes.binding.executor import BindingExecutor
+from podwright.engine.records.local_budgets import LocalBudgets
+from podwright.engine.records.metrics import (
     CACHE_SIZE,
     COSTLY_PODS,
     GOROUTINES,
@@ -19,7 +17,9 @@ from podwright.engine.metrics.metrics import (
     UNSCHEDULABLE_PODS,
     Metrics,
 )
-from podwright.engine.metrics.policies import OVER_BUDGET, POLICY_PENDING
+from podwright.engine.records.policy_activity import pending_by_policy
+from podwright.engine.records.policy_metrics import OVER_BUDGET, POLICY_PENDING
+from podwright.engine.records.queue_gauges import compute_queue_gauges
 
 
 def compute_gauges(

@@ -10,7 +10,7 @@ from typing import Final
 
 from podwright.core.framework.errors import PluginError
 from podwright.core.objects.errors import InvalidObjectError, described
-from podwright.engine.metrics.metrics import INVALID_OBJECTS, Metrics
+from podwright.engine.records.metrics import INVALID_OBJECTS, Metrics
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from podwright.core.objects.pod_group import (
     WORKLOAD_API,
     PodGroup,
 )
-from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.process.forks import Children, InProcess
 from podwright.engine.raw_objects import RawObjects
+from podwright.engine.records.metrics import Metrics
 
 T = TypeVar("T")
 

@@ -16,13 +16,13 @@ from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.core.state.signals import Signals
 from podwright.engine.arrivals import Arrivals
-from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.plugins.slow_plugins import SlowPlugins
 from podwright.engine.process.instance import Instance
 from podwright.engine.process.quiet import Quiet
 from podwright.engine.process.slice import Slice
 from podwright.engine.raw_objects import RawObjects
+from podwright.engine.records.recent_decisions import RecentDecisions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Sources:
 
 
 class OpenBindingCycles(Protocol):
-    """The binding cycles in progress, as the other parts see them (engine/binding/cycle.py implements it)."""
+    """The binding cycles in progress, as the other parts see them (engine/outcomes/binding/cycle.py implements it)."""
 
     def __len__(self) -> int: ...
 

@@ -2,7 +2,7 @@
 
 Unlike everything else in kube/, it is called by plugins. Reads are sent once, and updates are retried a few times;
 kube/write/bindings retries Bindings. Waits poll, but for objects that are in the cache the engine waits there
-(engine/binding/plugin_cluster). `RetryingPodReader` retries reads, for the engine.
+(engine/outcomes/binding/plugin_cluster). `RetryingPodReader` retries reads, for the engine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from podwright.core.framework.interface import Cluster, ClusterError, ClusterTimeoutError
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.log_fields import fields
+from podwright.engine.records.log_fields import fields
 from podwright.kube.client.errors import (
     ApiError,
     is_conflict,

@@ -3,7 +3,7 @@
 Names, labels and messages of errors come from users. A line break in them could forge a log line, an escape sequence
 could change what a terminal shows, and a long one could fill the disk. `podwright run` writes klog's text format or
 component-base's JSON format (`configure_logging`); Kopf has formats of its own, around which `make_safe` puts
-`SafeFormatter`. `engine/log_fields.py` says how lines and their fields are logged. Sources: k8s.io/klog, "structured
+`SafeFormatter`. `engine/records/log_fields.py` says how lines and their fields are logged. Sources: k8s.io/klog, "structured
 logging"; k8s.io/component-base/logs/json.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import podwright
 from podwright.core.objects.errors import described
-from podwright.engine.log_fields import ObjectRef, fields_of, level_of, verbosity_of
+from podwright.engine.records.log_fields import ObjectRef, fields_of, level_of, verbosity_of
 
 MESSAGE_LIMIT: Final = 2_000
 """The longest message, in characters. It also bounds each field and each line of a traceback."""

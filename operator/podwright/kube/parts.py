@@ -24,15 +24,15 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queues.queues import queues_of
 from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
-from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
-from podwright.engine.metrics.policies import LOCAL_POLICIES, POLICIES
-from podwright.engine.metrics.queues import QUEUES
-from podwright.engine.plugin_changes.policy_events import PolicyEvents
-from podwright.engine.plugin_changes.switches import PluginSwitches
+from podwright.engine.policies.plugin_switches import PluginSwitches
+from podwright.engine.policies.policy_events import PolicyEvents
 from podwright.engine.ports import Extender, Ports
 from podwright.engine.process.forks import Forks
 from podwright.engine.process.instance import Instance
 from podwright.engine.process.solving import solve
+from podwright.engine.records.metrics import EVENTS_DROPPED, Metrics
+from podwright.engine.records.policy_metrics import LOCAL_POLICIES, POLICIES
+from podwright.engine.records.queue_metrics import QUEUES
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
 from podwright.kube.background import BackgroundTasks

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.engine.log_fields import FIELDS, fields_of, is_written_each_time
+from podwright.engine.records.log_fields import FIELDS, fields_of, is_written_each_time
 
 FIRST_SECONDS: Final = 10.0
 """The first interval; each following one is twice as long."""

@@ -25,12 +25,12 @@ from podwright.core.framework.features import Features, missing_api
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine
 from podwright.engine.intake.pending_pods import PendingPods
-from podwright.engine.log_fields import fields
-from podwright.engine.metrics.metrics import HEALTHCHECK, TASK_RESTARTS, Metrics
 from podwright.engine.ports import Extender
 from podwright.engine.process.instance import new_instance
 from podwright.engine.process.memory import configure_memory, freeze_objects
 from podwright.engine.process.steps import Steps
+from podwright.engine.records.log_fields import fields
+from podwright.engine.records.metrics import HEALTHCHECK, TASK_RESTARTS, Metrics
 from podwright.engine.shadow.report import reports
 from podwright.engine.view.pod_answers import PodAnswers
 from podwright.engine.view.waiting import queued_pods

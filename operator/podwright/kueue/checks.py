@@ -29,10 +29,10 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.state.deadline import TookLongError
 from podwright.engine.engine import Engine
-from podwright.engine.metrics.admission_checks import CHECK_ANSWERS, CHECK_PLACES, CHECK_SECONDS, CHECK_WAITING
-from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.planning.elsewhere import NoAnswerError
 from podwright.engine.ports import Recorder, Regarding
+from podwright.engine.records.admission_check_metrics import CHECK_ANSWERS, CHECK_PLACES, CHECK_SECONDS, CHECK_WAITING
+from podwright.engine.records.metrics import Metrics
 from podwright.kube.client.errors import is_conflict, is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import APPLY_PATCH, MERGE_PATCH

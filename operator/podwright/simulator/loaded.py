@@ -49,16 +49,16 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.object_store import key_of
 from podwright.core.state.topologies import OWN_API
-from podwright.engine.accounting.local_budgets import LocalBudgets
-from podwright.engine.accounting.policy_activity import Activities
 from podwright.engine.invalid_objects import InvalidObjects
-from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugins.exceptions import PluginExceptions
 from podwright.engine.plugins.guard import PluginGuard
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.policies.policy_plugins import Conduct
 from podwright.engine.queue_changes import let_policies_choose
+from podwright.engine.records.local_budgets import LocalBudgets
+from podwright.engine.records.metrics import Metrics
+from podwright.engine.records.policy_activity import Activities
 from podwright.kube.kinds import KUEUE_FLAVOR, KUEUE_WORKLOAD
 from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES
 from podwright.kube.queues.names import QueueNames

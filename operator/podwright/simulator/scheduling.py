@@ -30,7 +30,7 @@ from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Wait
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nominator import reservation_of
-from podwright.engine.gangs.members import GONE
+from podwright.engine.attempts.gangs.members import GONE
 from podwright.engine.intake.object_changes import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,

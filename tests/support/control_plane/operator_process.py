@@ -22,7 +22,7 @@ import yaml
 
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.engine.binding import debug
+from podwright.engine.outcomes.binding import debug
 from podwright.testing import ControlPlane, KubectlError, Process, wait_until
 from podwright.testing.processes import ProcessError, free_port
 
@@ -105,7 +105,7 @@ _logs: dict[Path, int] = {}
 
 
 def binding_cycle_violations() -> list[str]:
-    """New log lines of all operators about violations that debug mode caught (see podwright/engine/binding/debug.py)."""
+    """New log lines of all operators about violations that debug mode caught (see podwright/engine/outcomes/binding/debug.py)."""
     found: list[str] = []
     for path in [path for path in _logs if path.exists()]:
         text = path.read_bytes()[_logs[path] :]

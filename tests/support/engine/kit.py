@@ -17,9 +17,9 @@ from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins import PLUGINS
 from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
-from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.ports import EvictionEvent, Extender, Ports, Regarding, Verdict
 from podwright.engine.process.forks import InProcess
+from podwright.engine.records.metrics import Metrics
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import RetryingPodReader
 from support.objects.builders import make_node, make_pod

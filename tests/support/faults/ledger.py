@@ -23,7 +23,7 @@ import yaml
 
 from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.engine.decisions.decision_annotation import decided_by
+from podwright.engine.records.decision_annotation import decided_by
 from podwright.testing import ControlPlane
 from support.faults.machine_delay import MachineDelay
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 from podwright.core.framework.features import Features
 from podwright.core.plugins import PLUGINS
 from podwright.engine.engine import Engine
-from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.ports import Ports
+from podwright.engine.records.metrics import Metrics
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import RetryingPodReader
 from podwright.kube.client.answers import Answer

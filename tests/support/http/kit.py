@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.records.metrics import Metrics
 from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import RetryPolicy

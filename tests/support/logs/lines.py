@@ -1,6 +1,6 @@
 """Log lines as people read them: the message with its fields."""
 
-from podwright.engine.log_fields import fields_of
+from podwright.engine.records.log_fields import fields_of
 from podwright.kube.log_format import text_of_fields
 
 

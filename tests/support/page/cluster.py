@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from podwright.core.state.cache import Cache
-from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.process.steps import Steps, in_slices
+from podwright.engine.records.recent_decisions import RecentDecisions
 from podwright.engine.view.waiting import PendingPod
 from podwright.kube.serve.page.routes import Page
 from podwright.kube.serve.page.shown import Shown

@@ -25,8 +25,8 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import unresolvable
-from podwright.engine.plugin_changes.policy_events import PolicyEvents
-from podwright.engine.plugin_changes.switches import PluginSwitches
+from podwright.engine.policies.plugin_switches import PluginSwitches
+from podwright.engine.policies.policy_events import PolicyEvents
 from support.engine.kit import Rig, custom_policy, deciding, settle
 
 

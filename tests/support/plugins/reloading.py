@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from textwrap import dedent
 
 from podwright.core.plugins import PLUGINS
-from podwright.engine.metrics.metrics import PLUGIN_RELOADS
-from podwright.engine.plugin_changes.policy_events import PolicyEvents
-from podwright.engine.plugin_changes.reload import PluginReload
 from podwright.engine.plugins.files import PluginDirectories
 from podwright.engine.plugins.loading import FILE_MODULE, load
+from podwright.engine.policies.plugin_reload import PluginReload
+from podwright.engine.policies.policy_events import PolicyEvents
+from podwright.engine.records.metrics import PLUGIN_RELOADS
 from support.engine.kit import Rig, settle
 from support.objects.builders import make_policy
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.metrics.metrics import SERVER_DROPPED, Metrics
+from podwright.engine.records.metrics import SERVER_DROPPED, Metrics
 from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.kube.options.options import Options
 from podwright.kube.serve.access.delegation import User

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from podwright.engine.decisions.decision_annotation import ANNOTATION
 from podwright.engine.ports import UNSCHEDULABLE
+from podwright.engine.records.decision_annotation import ANNOTATION
 from support.engine.kit import OURS, Rig, custom_policy, deciding, on_node, ours, settle
 from support.objects.builders import make_node
 

@@ -6,7 +6,7 @@ import pytest
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.engine.invalid_objects import InvalidObjects
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.records.metrics import Metrics
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kopf._core.actions import loggers
 
 from podwright.core.objects.pod import parse_pod
-from podwright.engine.log_fields import ITEMS_LIMIT, V2, V3, ObjectRef, fields, level_of
+from podwright.engine.records.log_fields import ITEMS_LIMIT, V2, V3, ObjectRef, fields, level_of
 from podwright.kube.log_format import (
     MESSAGE_LIMIT,
     TRACEBACK_LINES,
@@ -297,7 +297,7 @@ class TestVerbosity:
         [
             pytest.param([("decision_log", 3)], {"log"}, id="a file"),
             pytest.param([("decision_*", 3)], {"log", "annotation"}, id="several files"),
-            pytest.param([("podwright.engine.decisions.decision_log", 3)], {"log"}, id="with packages"),
+            pytest.param([("podwright.engine.records.decision_log", 3)], {"log"}, id="with packages"),
             pytest.param([("decision_log", 0), ("decision_*", 3)], {"annotation"}, id="the first that matches counts"),
             pytest.param([("nothing", 3)], set(), id="no file"),
         ],
@@ -305,9 +305,9 @@ class TestVerbosity:
     def test_modules_have_their_own(self, patterns, shown):
         configure_logging("text", 0, patterns)
         found = {name for name in module_names() if logging.getLogger(name).isEnabledFor(V3)}
-        assert found == {f"podwright.engine.decisions.decision_{name}" for name in shown}
+        assert found == {f"podwright.engine.records.decision_{name}" for name in shown}
 
     def test_modules_have_the_names_of_their_loggers(self):
-        assert {"podwright.engine.decisions.decision_log", "podwright.kube", "podwright.cli.commands.run"} <= set(
+        assert {"podwright.engine.records.decision_log", "podwright.kube", "podwright.cli.commands.run"} <= set(
             module_names()
         )

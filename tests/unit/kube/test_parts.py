@@ -12,8 +12,8 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
-from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.process.instance import UNNAMED
+from podwright.engine.records.metrics import Metrics
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.options.options import Options
 from podwright.kube.parts import Base, build_parts, check_profiles, enabled_features

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from podwright.engine.log_fields import EACH_TIME, V3, ObjectRef, fields
+from podwright.engine.records.log_fields import EACH_TIME, V3, ObjectRef, fields
 from podwright.kube import repeated_lines as module
 from podwright.kube.log_format import SafeFormatter
 from podwright.kube.repeated_lines import RepeatedLines, count_repeated_lines

@@ -19,7 +19,7 @@ from podwright.core.objects.taints import PREFER_NO_SCHEDULE
 from podwright.core.objects.volumes import ZONE
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.engine.decisions.decision_annotation import ANNOTATION
+from podwright.engine.records.decision_annotation import ANNOTATION
 
 _NO_DECISION: Final[Mapping[str, Any]] = {}
 

@@ -1,7 +1,7 @@
 """The observer: learns what the core does, so that it can be counted and timed without the core knowing how.
 
 The core has no clock. It calls `start` before what it measures, and passes the answer on with the call that reports the
-end. Points and statuses have kube-scheduler's names. `Metrics` in podwright/engine/metrics is the observer that feeds
+end. Points and statuses have kube-scheduler's names. `Metrics` in podwright/engine/records/metrics is the observer that feeds
 the metrics.
 """
 

@@ -29,14 +29,14 @@ from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.errors import described
 from podwright.core.preemption.evaluator import Candidate, DryRun
 from podwright.core.queue import QueuedPod
-from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.extenders import PolicyExtenders
-from podwright.engine.log_fields import V5, fields
+from podwright.engine.outcomes.binding.limiter import BindLimiter
 from podwright.engine.plugins.slow_plugins import SLOW_SECONDS
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.ports import Extender, ExtenderError, NodeVictims, Ports
 from podwright.engine.process.interruption import is_interruption
+from podwright.engine.records.log_fields import V5, fields
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Detects another process of Podwright that binds pods at the same time.
 
 Two instances do not know what the other is about to bind, so together they can over-commit nodes. A pod counts if it is
-bound after our first lists were complete, and its decision (engine/decisions/decision_annotation.py) names another
+bound after our first lists were complete, and its decision (engine/records/decision_annotation.py) names another
 instance. So pods that an earlier process bound before our start do not count. An old process that still decides while
 its successor runs counts, because it can do the same harm. Reports: log, an event, a metric, and `problem` for /readyz.
 """
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.decisions.decision_annotation import decided_by
 from podwright.engine.intake.stream import Raw
-from podwright.engine.log_fields import fields
-from podwright.engine.metrics.metrics import OTHER_INSTANCES_BINDINGS
 from podwright.engine.ports import Ports, Regarding
+from podwright.engine.records.decision_annotation import decided_by
+from podwright.engine.records.log_fields import fields
+from podwright.engine.records.metrics import OTHER_INSTANCES_BINDINGS
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,6 @@ from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.core.state.deadline import TookLongError
 from podwright.core.state.transaction import CacheTransaction
-from podwright.engine.accounting.local_budgets import LocalBudgets
-from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.planning.messages import Messages
 from podwright.engine.plugins.exceptions import PluginExceptions, Report
 from podwright.engine.policies.active_policy import ActivePolicy
@@ -33,6 +31,8 @@ from podwright.engine.process.forks import CHILD_SECONDS, ChildError, Children, 
 from podwright.engine.process.quiet import Quiet
 from podwright.engine.process.slice import LOOP_SECONDS, Slice
 from podwright.engine.process.steps import Steps, in_slices
+from podwright.engine.records.local_budgets import LocalBudgets
+from podwright.engine.records.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

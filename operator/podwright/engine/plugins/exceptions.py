@@ -18,8 +18,8 @@ from typing import Any, Final
 from podwright.api.compile import CompiledPolicy
 from podwright.core.framework.errors import ContractError, ReportException, plugin_traceback, raised_at
 from podwright.core.objects.errors import described
-from podwright.engine.accounting.policy_activity import Activities
-from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS, Metrics
+from podwright.engine.records.metrics import PLUGIN_EXCEPTIONS, Metrics
+from podwright.engine.records.policy_activity import Activities
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from typing import Final
 from podwright.core.framework import guarded
 from podwright.core.framework.errors import PluginStoppedError, StoppedError
 from podwright.core.framework.guarded import CallGuard, GuardedPlugin, Sample
-from podwright.engine.metrics.metrics import PLUGIN_OVERRUNS, PLUGIN_STOPS, Metrics
+from podwright.engine.records.metrics import PLUGIN_OVERRUNS, PLUGIN_STOPS, Metrics
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from podwright.core.framework.observer import Observer
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.log_fields import fields
-from podwright.engine.metrics.metrics import SLOW_PLUGIN_CALLS, Metrics
+from podwright.engine.records.log_fields import fields
+from podwright.engine.records.metrics import SLOW_PLUGIN_CALLS, Metrics
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from podwright.api.local_policies import UNCHECKED
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
-from podwright.engine.accounting.local_budgets import Account
-from podwright.engine.accounting.policy_activity import Activity
 from podwright.engine.policies.policy_plugins import Conduct
+from podwright.engine.records.local_budgets import Account
+from podwright.engine.records.policy_activity import Activity
 
 WAITS_FOR_POLICY: Final = "SchedulerPolicy"
 """The name that stands for a rejecting plugin if only another policy can help a pod, such as a pod of a refused policy.

@@ -25,11 +25,11 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.failures import RuleFailures
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.state.cache import Cache
-from podwright.engine.accounting.local_budgets import Account, LocalBudgets
-from podwright.engine.accounting.policy_activity import Activities
 from podwright.engine.plugins.exceptions import PluginExceptions
 from podwright.engine.plugins.guard import PluginGuard
 from podwright.engine.process.interruption import is_interruption
+from podwright.engine.records.local_budgets import Account, LocalBudgets
+from podwright.engine.records.policy_activity import Activities
 
 _BINDER: Final = "DefaultBinder"
 

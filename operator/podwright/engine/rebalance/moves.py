@@ -22,9 +22,9 @@ from podwright.core.rebalance.planner import Planner
 from podwright.core.rebalance.rules import Move, RebalanceRules, Step
 from podwright.core.state.reservations import Replaced, Reservation, Slot, rebalancing_name
 from podwright.engine.intake.assigned_pods import AssignedPods
-from podwright.engine.metrics.rebalance import REBALANCE_MOVES
 from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
 from podwright.engine.ports import EvictionEvent, Ports, Regarding
+from podwright.engine.records.rebalance_metrics import REBALANCE_MOVES
 from podwright.engine.reservations import ReservationChanges, requests_of
 from podwright.engine.state import EngineState
 

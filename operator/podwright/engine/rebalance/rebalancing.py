@@ -19,13 +19,13 @@ from podwright.core.rebalance.movable import SYSTEM_NAMESPACES, View
 from podwright.core.rebalance.planner import Planner
 from podwright.core.rebalance.rules import Plan, RebalanceRules
 from podwright.engine.intake.assigned_pods import AssignedPods
-from podwright.engine.metrics.rebalance import REBALANCE_GAIN, REBALANCE_PLANS
 from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports
 from podwright.engine.rebalance.moves import Moves, Run
 from podwright.engine.rebalance.provable import is_exempt, provable_framework
 from podwright.engine.rebalance.recent import RecentMoves
+from podwright.engine.records.rebalance_metrics import REBALANCE_GAIN, REBALANCE_PLANS
 from podwright.engine.reservations import ReservationChanges
 from podwright.engine.state import EngineState
 

@@ -17,9 +17,14 @@ from podwright.api.policy_status import ShadowWork
 from podwright.api.spec.match import Subject
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.metrics.policies import SHADOW_NODES_IN_USE, SHADOW_UNPLACED, SHADOW_UTILIZATION, SHADOW_WAITING
 from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.records.metrics import Metrics
+from podwright.engine.records.policy_metrics import (
+    SHADOW_NODES_IN_USE,
+    SHADOW_UNPLACED,
+    SHADOW_UTILIZATION,
+    SHADOW_WAITING,
+)
 from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.due_checks import DueChecks

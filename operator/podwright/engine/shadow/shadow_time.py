@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from podwright.core.state.deadline import TookLongError
-from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.metrics.policies import SHADOW_MILLISECONDS
+from podwright.engine.records.metrics import Metrics
+from podwright.engine.records.policy_metrics import SHADOW_MILLISECONDS
 from podwright.engine.shadow.shadow import Shadow
 from podwright.engine.state import OpenBindingCycles
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.metrics.policies import SHADOW_COMPARISONS, SHADOW_SKIPPED
 from podwright.engine.policies.active_policy import ActivePolicy
+from podwright.engine.records.metrics import Metrics
+from podwright.engine.records.policy_metrics import SHADOW_COMPARISONS, SHADOW_SKIPPED
 from podwright.engine.shadow.comparison import Comparison
 from podwright.engine.shadow.tally import Skip, Tally
 

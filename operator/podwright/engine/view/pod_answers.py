@@ -15,9 +15,9 @@ from podwright.core.queue import QueuedPod, SchedulingQueue, Waits
 from podwright.core.queue.queued_pod import Place
 from podwright.core.queue.scheduling_queue import FLUSH_INTERVAL
 from podwright.core.state.cache import Cache
-from podwright.engine.decisions.recent_decisions import LONGEST, RecentDecision, RecentDecisions
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.process.steps import Steps
+from podwright.engine.records.recent_decisions import LONGEST, RecentDecision, RecentDecisions
 
 PODS_A_STEP: Final = 1000
 Answer = dict[str, Any]

@@ -21,9 +21,9 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.names import is_dns_label, is_dns_subdomain
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
-from podwright.engine.binding.read_back import CONFIRM_SECONDS
 from podwright.engine.intake.assigned_pods import AssignedPods
-from podwright.engine.log_fields import V2, fields
+from podwright.engine.outcomes.binding.read_back import CONFIRM_SECONDS
+from podwright.engine.records.log_fields import V2, fields
 from podwright.extender.go_json import read_at
 from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
 from podwright.extender.wire import BindingArgs

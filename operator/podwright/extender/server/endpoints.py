@@ -30,10 +30,10 @@ from podwright.core.objects.names import is_dns_label, is_dns_subdomain
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
-from podwright.engine.log_fields import fields
-from podwright.engine.metrics.metrics import EXTENDER_REQUEST_SECONDS, EXTENDER_REQUESTS, Metrics
 from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
 from podwright.engine.process.steps import in_slices
+from podwright.engine.records.log_fields import fields
+from podwright.engine.records.metrics import EXTENDER_REQUEST_SECONDS, EXTENDER_REQUESTS, Metrics
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.bodies import SMALL, Budget, read_body, read_fast
 from podwright.extender.server.body_text import TooLargeError

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from podwright.engine.log_fields import fields
+from podwright.engine.records.log_fields import fields
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.serve.access.gates import PUBLIC
 

@@ -20,15 +20,15 @@ from typing import Any, Final
 
 from podwright.core.framework.features import missing_api
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.metrics.metrics import (
+from podwright.engine.process.instance import new_instance
+from podwright.engine.process.memory import configure_memory, freeze_objects
+from podwright.engine.records.metrics import (
     CERTIFICATE_RELOADS,
     EXTENDER_BODY_BYTES,
     SERVER_DROPPED,
     TASK_RESTARTS,
     Metrics,
 )
-from podwright.engine.process.instance import new_instance
-from podwright.engine.process.memory import configure_memory, freeze_objects
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate

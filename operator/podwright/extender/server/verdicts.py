@@ -23,10 +23,10 @@ from podwright.core.preemption.budgets import StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, select_victims
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.cache import Cache
-from podwright.engine.accounting.local_budgets import LocalBudgets
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.process.steps import Steps
+from podwright.engine.records.local_budgets import LocalBudgets
 from podwright.extender.wire import MAX_EXTENDER_PRIORITY, MetaVictims
 
 UNKNOWN_NODE: Final = "node(s) not known to the extender"

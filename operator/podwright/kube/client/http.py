@@ -23,7 +23,7 @@ import orjson
 from multidict import CIMultiDict
 from yarl import URL
 
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.records.metrics import Metrics
 from podwright.kube.client.answers import Answer, retry_after_seconds
 from podwright.kube.client.credentials.credentials import Credentials, Headers, Source
 from podwright.kube.client.errors import ConfigError, TooLongError, UnreachableError, is_initializing, retry_after

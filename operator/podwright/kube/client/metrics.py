@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
-from podwright.engine.metrics.families import HistogramSeries
-from podwright.engine.metrics.metrics import CLIENT_REQUEST_SECONDS, CLIENT_REQUESTS, Metrics
+from podwright.engine.records.families import HistogramSeries
+from podwright.engine.records.metrics import CLIENT_REQUEST_SECONDS, CLIENT_REQUESTS, Metrics
 
 NO_ANSWER: Final = 0
 """In place of a status: the connection failed, or the request timed out or was cancelled."""

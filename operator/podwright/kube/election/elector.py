@@ -27,7 +27,7 @@ from typing import Any, Final
 import aiohttp
 
 from podwright.core.framework.interface import ClusterError
-from podwright.engine.log_fields import EACH_TIME, V6
+from podwright.engine.records.log_fields import EACH_TIME, V6
 from podwright.kube.client.errors import UnreachableError, status_of
 from podwright.kube.election.lease import Lease, LeaseRecord, is_conflict
 

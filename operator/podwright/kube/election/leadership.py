@@ -18,8 +18,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from podwright.api.configuration.schema import LeaderElection
-from podwright.engine.log_fields import EACH_TIME
-from podwright.engine.metrics.metrics import LEADER_ELECTION_SLOW_PATH, LEADER_ELECTION_STATUS, Metrics
+from podwright.engine.records.log_fields import EACH_TIME
+from podwright.engine.records.metrics import LEADER_ELECTION_SLOW_PATH, LEADER_ELECTION_STATUS, Metrics
 from podwright.kube.client.credentials.credentials import Source
 from podwright.kube.client.http import Http
 from podwright.kube.client.object_metadata import resource_version

@@ -18,7 +18,7 @@ import aiohttp
 from podwright.api.configuration.signals import DefinedSignal
 from podwright.core.framework.interface import ClusterError
 from podwright.core.state.signals.signals import Sample, Taken
-from podwright.engine.metrics.metrics import SIGNAL_ERRORS, Metrics
+from podwright.engine.records.metrics import SIGNAL_ERRORS, Metrics
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.node_signals.answers import Read, SourceAnswer
 from podwright.kube.node_signals.entries import Entries, MalformedError

@@ -15,7 +15,7 @@ from typing import Final
 
 from podwright.api.configuration.signals import DefinedSignal, Signals
 from podwright.engine.intake.node_signals import NodeSignals
-from podwright.engine.metrics.metrics import SIGNAL_AGE, SIGNAL_ERRORS, SIGNAL_NODES, Metrics
+from podwright.engine.records.metrics import SIGNAL_AGE, SIGNAL_ERRORS, SIGNAL_NODES, Metrics
 from podwright.kube.client.credentials.proxies import proxy_from_environment
 from podwright.kube.client.http import Http
 from podwright.kube.node_signals.answers import metrics_reader, prometheus_reader

@@ -10,7 +10,7 @@ from math import isfinite
 from podwright.api.configuration.signals import Signals
 from podwright.core.state.signals import SignalDefinition
 from podwright.core.state.signals.signals import Sample, Taken
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.records.metrics import Metrics
 from podwright.kube.client.http import Http
 from podwright.kube.node_signals.feeds import feed_of
 

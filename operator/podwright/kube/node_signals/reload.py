@@ -20,8 +20,8 @@ from podwright.api.configuration.documents import MAX_BYTES
 from podwright.api.configuration.signals import Signals, SignalsFile, load_signals
 from podwright.core.framework.profile import ProfileError
 from podwright.engine.engine import Engine
-from podwright.engine.metrics.metrics import SIGNAL_RELOADS, Metrics
 from podwright.engine.process.side_thread import NoAnswerError, SideThread
+from podwright.engine.records.metrics import SIGNAL_RELOADS, Metrics
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.node_signals.feeds import SignalFeeds

@@ -9,10 +9,10 @@ from math import inf
 from pathlib import Path
 
 from podwright.api.compile import Classes
-from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.plugin_changes.reload import LOAD_SECONDS
 from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
 from podwright.engine.plugins.loading import load_plugins
+from podwright.engine.policies.plugin_reload import LOAD_SECONDS
+from podwright.engine.records.metrics import Metrics
 from podwright.kube.plugins.alarm import PluginAlarm
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from podwright.api.compile import Classes
 from podwright.engine.engine import Engine
-from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.plugin_changes.policy_events import PolicyEvents
-from podwright.engine.plugin_changes.reload import PluginReload
 from podwright.engine.plugins.files import InstalledFiles, PluginDirectories, Texts
 from podwright.engine.plugins.loading import load
+from podwright.engine.policies.plugin_reload import PluginReload
+from podwright.engine.policies.policy_events import PolicyEvents
+from podwright.engine.records.metrics import Metrics
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.plugins.alarm import PluginAlarm
 from podwright.kube.plugins.hangs import PluginHangs

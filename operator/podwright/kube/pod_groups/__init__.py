@@ -5,5 +5,5 @@
 * `group_status`: writes conditions and fields of pod groups.
 * `foreign_pod_lister`: finds members that ask for another scheduler.
 
-What a group's change means for its pods is in engine/gangs.
+What a group's change means for its pods is in engine/attempts/gangs.
 """

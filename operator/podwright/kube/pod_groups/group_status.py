@@ -2,7 +2,7 @@
 
 Invariant: what a status says already is not written again, and a group that was scheduled once is never called
 unscheduled. Types, reasons and rules follow the API reference of PodGroup and kube-scheduler's own writes. `phases`
-decides what the fields say, engine/gangs what the conditions say; retries are in kube/write/queued_status.
+decides what the fields say, engine/attempts/gangs what the conditions say; retries are in kube/write/queued_status.
 """
 
 from __future__ import annotations

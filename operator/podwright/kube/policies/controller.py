@@ -19,7 +19,7 @@ from podwright.api.policy_result import ApplyResult, verdict
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
-from podwright.engine.plugin_changes.policy_events import PolicyEvents
+from podwright.engine.policies.policy_events import PolicyEvents
 from podwright.kube.client import access
 from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http

@@ -17,9 +17,9 @@ from typing import Any, Final
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_status import COUNTS, Work, basis_of, status_of
 from podwright.core.framework.interface import ClusterError
-from podwright.engine.accounting.policy_activity import pending_by_policy
 from podwright.engine.engine import Engine
 from podwright.engine.process.steps import in_slices
+from podwright.engine.records.policy_activity import pending_by_policy
 from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON_PATCH

@@ -28,9 +28,9 @@ import orjson
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from podwright.engine.log_fields import V6
-from podwright.engine.metrics.families import Snapshot
 from podwright.engine.process.steps import Steps
+from podwright.engine.records.families import Snapshot
+from podwright.engine.records.log_fields import V6
 from podwright.kube.serve.answers import pod_resources
 from podwright.kube.serve.answers.checks import PING, Problems, Report, report, report_one
 from podwright.kube.serve.answers.explanations import PATH, AnswersAboutPod, Explanations

@@ -13,8 +13,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from podwright.engine.log_fields import V6
-from podwright.engine.metrics.metrics import (
+from podwright.engine.records.log_fields import V6
+from podwright.engine.records.metrics import (
     CERTIFICATE_EXPIRES,
     CERTIFICATE_RELOADS,
     PAGE_VIEWERS,

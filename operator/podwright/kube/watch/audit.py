@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from podwright.core.framework.interface import ClusterError
-from podwright.engine.log_fields import V6
+from podwright.engine.records.log_fields import V6
 from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.client.object_metadata import resource_version
 from podwright.kube.kinds import Resource

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.intake.pending_pods import PendingPods
-from podwright.engine.log_fields import V2
+from podwright.engine.records.log_fields import V2
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON, METADATA_LIST
 from podwright.kube.client.object_metadata import resource_version

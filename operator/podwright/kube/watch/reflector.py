@@ -21,7 +21,7 @@ import orjson
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.versions import version_number
-from podwright.engine.log_fields import V2, V6
+from podwright.engine.records.log_fields import V2, V6
 from podwright.kube.client.errors import ApiError, is_expired, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.client.json_text import loads

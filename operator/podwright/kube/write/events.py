@@ -22,9 +22,9 @@ import orjson
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import shrink
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.binding.concurrency import FEW, ConcurrencyLimit
-from podwright.engine.log_fields import V6
+from podwright.engine.outcomes.binding.concurrency import FEW, ConcurrencyLimit
 from podwright.engine.ports import Regarding
+from podwright.engine.records.log_fields import V6
 from podwright.kube.client.errors import ApiError, is_not_found, is_retryable, is_throttled
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import STRATEGIC_PATCH

@@ -3,8 +3,8 @@ with a queue, and pods that are moved, are evicted by the Eviction API, which se
 PodDisruptionBudget.
 
 Each eviction is a task of its own, so no decision waits for one. As many run at a time as Bindings do
-(engine/binding/limiter), so that slow deletions, an admission webhook's for example, do not delay the others. Another
-pod of the same name is never deleted. Texts follow kube-scheduler's preemption executor; engine/rejections/preemption
+(engine/outcomes/binding/limiter), so that slow deletions, an admission webhook's for example, do not delay the others. Another
+pod of the same name is never deleted. Texts follow kube-scheduler's preemption executor; engine/outcomes/preemption
 decides who is evicted.
 """
 
@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.binding.limiter import BindLimiter
-from podwright.engine.log_fields import fields
+from podwright.engine.outcomes.binding.limiter import BindLimiter
 from podwright.engine.ports import EvictionEvent, Recorder, Regarding, preempted_by, preempting
+from podwright.engine.records.log_fields import fields
 from podwright.kube.client.errors import is_conflict, is_not_found, is_retryable_write, uid_mismatch
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import STRATEGIC_PATCH

@@ -17,8 +17,8 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import listed
 from podwright.core.state.cache import Cache
-from podwright.engine.decisions.decision_annotation import decision_of
 from podwright.engine.policies.active_policy import ActivePolicy
+from podwright.engine.records.decision_annotation import decision_of
 from podwright.simulator.explain.causes import miss
 from podwright.simulator.explain.results import (
     Cause,

@@ -12,7 +12,7 @@ from podwright.cli.demo import checks, picture
 from podwright.cli.demo.command import summarise, svg
 from podwright.cli.demo.display import PlainDisplay
 from podwright.cli.demo.state import CheckResult, DemoPod, DemoState, reason
-from podwright.engine.decisions.decision_annotation import ANNOTATION
+from podwright.engine.records.decision_annotation import ANNOTATION
 from podwright.testing import node, pod
 
 OURS = "demo"

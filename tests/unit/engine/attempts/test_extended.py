@@ -4,9 +4,9 @@ import pytest
 
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.attempts.extended import ROUNDS, TAKEN
-from podwright.engine.gangs.attempts import NO_EXTENDERS
-from podwright.engine.log_fields import fields_of
+from podwright.engine.attempts.gangs.attempts import NO_EXTENDERS
 from podwright.engine.ports import FilterAnswer
+from podwright.engine.records.log_fields import fields_of
 from support.engine.kit import deciding, on_node, ours, settle, values
 from support.extender.fakes import ALL, FILTER, URL, failing, keeping, rig_with
 from support.objects.builders import in_group, make_pod_group

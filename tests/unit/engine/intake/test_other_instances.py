@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from podwright.engine.decisions.decision_annotation import ANNOTATION, decided_by
 from podwright.engine.intake.other_instances import QUIET_SECONDS, REMEMBERED
 from podwright.engine.ports import Regarding
 from podwright.engine.process.instance import Instance, new_instance
+from podwright.engine.records.decision_annotation import ANNOTATION, decided_by
 from support.engine.kit import Rig, deciding, on_node, ours, settle, values
 from support.logs.lines import lines_of
 from support.objects.builders import make_pod

@@ -9,9 +9,9 @@ import pytest
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod_group import VOLCANO_API, VOLCANO_KIND
-from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS
 from podwright.engine.planning.planning import CONFLICTS, LOOP_SECONDS, QUIET_SECONDS, STILL_CHANGING
 from podwright.engine.process.forks import CHILD_SECONDS, Forks
+from podwright.engine.records.metrics import PLUGIN_EXCEPTIONS
 from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, settle, values
 from support.engine.long_work import MEMBERS, Clock, FakeChildren, a_preemptor, evicted, full_nodes
 from support.hostile import objects

@@ -22,8 +22,8 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import unresolvable
-from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugins.exceptions import PluginExceptions
+from podwright.engine.records.metrics import Metrics
 from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, settle, values
 
 FILE = "test_exceptions.py"

@@ -16,8 +16,8 @@ from podwright.core.framework.interface import (
     ReservePlugin,
 )
 from podwright.core.framework.status import unschedulable
-from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS
 from podwright.engine.ports import Verdict
+from podwright.engine.records.metrics import PLUGIN_EXCEPTIONS
 from support.engine.kit import Rig, custom_policy, deciding, settle
 
 

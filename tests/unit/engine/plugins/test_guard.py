@@ -14,7 +14,7 @@ from podwright.core.framework.interface import (
     Plugin,
 )
 from podwright.core.framework.status import unresolvable
-from podwright.engine.metrics.metrics import PLUGIN_OVERRUNS
+from podwright.engine.records.metrics import PLUGIN_OVERRUNS
 from support.engine.kit import Rig, custom_policy, deciding, settle, values
 from support.plugins.guarded import (
     Acting,

@@ -9,7 +9,7 @@ import pytest
 
 from podwright.core.framework.interface import FilterPlugin, PermitPlugin, Plugin, PreBindPlugin
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
-from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED
+from podwright.engine.records.metrics import ATTEMPTS_PER_MEASURED
 from support.engine.kit import Rig, custom_policy, deciding, values
 from support.objects.builders import in_group, make_pod_group
 from support.serve.kit import Told, get, serving

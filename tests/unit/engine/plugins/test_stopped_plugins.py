@@ -10,8 +10,8 @@ import traceback
 import pytest
 
 from podwright.core.framework.errors import StoppedError
-from podwright.engine.metrics.metrics import PLUGIN_STOPS
 from podwright.engine.plugins.guard import is_in_plugin
+from podwright.engine.records.metrics import PLUGIN_STOPS
 from support.engine.kit import Rig, custom_policy
 from support.plugins.guarded import (
     BeforeBinding,

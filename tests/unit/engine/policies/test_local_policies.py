@@ -11,9 +11,9 @@ from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, 
 from podwright.core.framework.interface import FilterPlugin, Plugin, ScorePlugin
 from podwright.core.framework.status import unschedulable
 from podwright.core.queue.active_pods import CLOSED
-from podwright.engine.accounting import local_budgets
-from podwright.engine.accounting.local_budgets import BURST, FORGIVEN_AFTER, OVER_SECONDS, LocalBudgets
 from podwright.engine.planning.planning import ORDINARY_SECONDS
+from podwright.engine.records import local_budgets
+from podwright.engine.records.local_budgets import BURST, FORGIVEN_AFTER, OVER_SECONDS, LocalBudgets
 from support.engine.kit import Rig, deciding, settle, values
 from support.engine.long_work import FakeChildren
 from support.policies.local import delegating, local_policy

@@ -7,7 +7,7 @@ import pytest
 
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
-from podwright.engine.decisions.decision_annotation import ANNOTATION
+from podwright.engine.records.decision_annotation import ANNOTATION
 from support.engine.kit import Rig, deciding, settle
 
 RED = {"expression": "'team-' + namespaceObject.labels.team"}

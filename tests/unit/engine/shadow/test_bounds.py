@@ -11,7 +11,7 @@ import pytest
 
 from podwright.core.objects.compaction import compact_all
 from podwright.core.state.deadline import TookLongError
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.records.metrics import Metrics
 from podwright.engine.shadow import shadow_pods, tally, waiting_arrivals
 from podwright.engine.shadow.shadow_time import SHARE, ShadowTime, earliest
 from podwright.engine.shadow.tally import Skip

@@ -8,7 +8,7 @@ import pytest
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import SPEC_CACHE, parse_pod
-from podwright.engine.binding.read_back import CONFIRM_SECONDS
+from podwright.engine.outcomes.binding.read_back import CONFIRM_SECONDS
 from podwright.extender.server import bindings as module
 from podwright.extender.wire import BindingArgs
 from podwright.kube.client.errors import ApiError

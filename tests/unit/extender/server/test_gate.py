@@ -3,7 +3,7 @@
 import aiohttp
 import pytest
 
-from podwright.engine.log_fields import fields_of
+from podwright.engine.records.log_fields import fields_of
 from podwright.extender.server.gate import ExtenderGate
 from podwright.extender.server.runtime import LIMITS
 from podwright.kube.client.errors import ConfigError

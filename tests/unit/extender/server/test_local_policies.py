@@ -7,7 +7,7 @@ import pytest
 from podwright.core.framework.interface import FilterPlugin, Plugin, ScorePlugin
 from podwright.core.framework.status import unschedulable
 from podwright.core.objects.pod import parse_pod
-from podwright.engine.accounting.local_budgets import OVER_SECONDS
+from podwright.engine.records.local_budgets import OVER_SECONDS
 from podwright.extender.wire import MetaVictims
 from support.engine.kit import on_node, ours
 from support.extender.kit import ExtenderRig

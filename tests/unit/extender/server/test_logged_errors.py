@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.engine.log_fields import fields_of
+from podwright.engine.records.log_fields import fields_of
 from support.engine.kit import ours
 from support.extender.kit import ExtenderRig
 

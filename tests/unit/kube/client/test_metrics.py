@@ -7,7 +7,7 @@ import time
 import pytest
 from prometheus_client import generate_latest
 
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.records.metrics import Metrics
 from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
 from podwright.kube.client.errors import ApiError, UnreachableError
 from podwright.kube.client.http import Http

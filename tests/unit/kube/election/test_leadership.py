@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from podwright.api.configuration.schema import LeaderElection
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.records.metrics import Metrics
 from podwright.kube.client.http import Http
 from podwright.kube.election.elector import NotLeadingError
 from podwright.kube.election.leadership import Leadership

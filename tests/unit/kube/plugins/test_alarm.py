@@ -10,7 +10,7 @@ PROGRAM = """
     from podwright.core.framework.errors import PluginStoppedError
     from podwright.core.framework.interface import CycleState
     from podwright.engine.plugins import guard as plugin_guard
-    from podwright.engine.metrics.metrics import Metrics
+    from podwright.engine.records.metrics import Metrics
     from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
     from podwright.kube.plugins import alarm as plugin_alarm
     from podwright.kube.plugins.alarm import PluginAlarm

@@ -9,7 +9,7 @@ import pytest
 from podwright.api.policy_status import status_of
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unschedulable
-from podwright.engine.plugin_changes.policy_events import PolicyEvents
+from podwright.engine.policies.policy_events import PolicyEvents
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.policies import controller as module
 from podwright.kube.policies import statuses

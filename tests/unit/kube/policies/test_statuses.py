@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from podwright.api.policy_status import Work, status_of
-from podwright.engine.accounting.policy_activity import FAULTS, Activities
-from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.metrics.policies import POLICY_ERRORS
+from podwright.engine.records.metrics import Metrics
+from podwright.engine.records.policy_activity import FAULTS, Activities
+from podwright.engine.records.policy_metrics import POLICY_ERRORS
 from podwright.kube.policies import statuses
 from podwright.kube.write import write_limit
 from podwright.kube.write.write_limit import WriteLimit

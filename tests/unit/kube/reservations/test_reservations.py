@@ -12,7 +12,7 @@ from podwright.api.reservation import RESERVATION_KIND, parse_reservation
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import PLUGINS_API
 from podwright.core.state.reservations import Replaced, Reservation, Slot, gathered_name, rebalancing_name
-from podwright.engine.gangs.gathering import Gathering
+from podwright.engine.attempts.gangs.gathering import Gathering
 from podwright.kube.reservations.door import ReservationSink, ReservationStatuses
 from podwright.kube.write import object_status
 from podwright.sandbox.schemas import Schema

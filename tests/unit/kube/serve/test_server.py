@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from podwright.core.objects.pod import parse_pod
-from podwright.engine.metrics.metrics import EVENTS_DROPPED
+from podwright.engine.records.metrics import EVENTS_DROPPED
 from podwright.kube.serve import endpoints, event_loops
 from podwright.kube.serve.answers.pages import PERIOD_SECONDS
 from podwright.kube.serve.connections import listener

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from podwright.engine.log_fields import V2
+from podwright.engine.records.log_fields import V2
 from podwright.kube.watch import pending_audit
 from podwright.kube.watch.pending_audit import PendingAudit
 from podwright.kube.watch.selectors import MANY_NAMES

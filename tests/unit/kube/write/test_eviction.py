@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from podwright.core.objects.pod import parse_pod
-from podwright.engine.binding.limiter import BindLimiter
+from podwright.engine.outcomes.binding.limiter import BindLimiter
 from podwright.engine.ports import EvictionEvent, Regarding
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.write import eviction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.records.metrics import Metrics
 from podwright.kube.client.credentials import credentials
 from podwright.kube.client.http import Http
 from podwright.kube.options.options import Options

@@ -16,7 +16,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
-from podwright.engine.metrics.families import Gauge
+from podwright.engine.records.families import Gauge
 
 RESOURCES_PATH: Final = "/metrics/resources"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.framework.interface import ClusterError
-from podwright.engine.metrics.metrics import (
+from podwright.engine.records.metrics import (
     API_SERVER_SILENT_SECONDS,
     CREDENTIALS_REFUSED_SECONDS,
     WATCH_BLIND_SECONDS,

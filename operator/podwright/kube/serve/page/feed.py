@@ -17,7 +17,7 @@ import orjson
 
 from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
-from podwright.engine.decisions.recent_decisions import RecentDecision
+from podwright.engine.records.recent_decisions import RecentDecision
 from podwright.engine.view.nodes import node_changes
 from podwright.engine.view.policies import PolicyRow, policy_rows
 from podwright.engine.view.queues import QueueLine, QueueTreeView, queue_tree

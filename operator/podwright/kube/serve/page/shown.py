@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from podwright.core.state.cache import Cache
-from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.records.recent_decisions import RecentDecisions
 from podwright.engine.view.history import History
 from podwright.engine.view.waiting import PendingPod
 

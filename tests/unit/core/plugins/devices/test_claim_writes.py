@@ -8,7 +8,7 @@ from podwright.core.framework.status import SKIP, Code
 from podwright.core.objects.devices.claims import FINALIZER
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.records.metrics import Metrics
 from support.objects.builders import in_group, make_node, make_pod_group
 from support.objects.devices import (
     DRIVER,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.records.metrics import Metrics
 from podwright.kube import background
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.errors import ApiError, ConfigError, UnreachableError

@@ -9,7 +9,7 @@ import pytest
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
-from podwright.engine.decisions.recent_decisions import RecentDecisions
+from podwright.engine.records.recent_decisions import RecentDecisions
 from podwright.engine.view.waiting import PendingPod
 from podwright.kube.serve.access import delegated_gate
 from podwright.kube.serve.access.delegated_gate import MASTERS

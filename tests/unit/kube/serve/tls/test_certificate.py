@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from podwright.engine.metrics.metrics import CERTIFICATE_RELOADS
+from podwright.engine.records.metrics import CERTIFICATE_RELOADS
 from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.options.options import Options

@@ -1,0 +1,126 @@
+"""Which members of a pod group an attempt takes together, and when.
+
+A group backs off as one: a new member waits with the others instead of starting an attempt, unless the group was too
+small without it. Where members may be scheduled alone (a basic group, or a gang without parts that needs at most one
+more), an attempt takes only the members that are due. Invariant: a popped pod is among the members that `take` returns,
+or requeued, or dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from podwright.core.framework.cost import is_costly_group
+from podwright.core.framework.framework import Framework
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.plugins.gang_scheduling import GangScheduling
+from podwright.core.queue import QueuedPod
+from podwright.core.queue.queued_pod import Place
+from podwright.engine.outcomes.failures import Failures
+from podwright.engine.state import EngineState
+
+GONE: Final = "the pod group is gone"
+
+
+class GangMembers:
+    """See the module."""
+
+    def __init__(self, state: EngineState, failures: Failures) -> None:
+        self._cache = state.cache
+        self._queue = state.queue
+        self._clock = state.clock
+        self._failures = failures
+
+    def take(self, group: PodGroup, first: QueuedPod, framework: Framework) -> Sequence[QueuedPod]:
+        """The members to schedule now, `first` among them, in the order in which they were added; all are in flight.
+
+        Empty if the group backs off: then `first` backs off with it. Also empty if another member is costly, or if the
+        members that were not tried yet are costly together: then they wait in the lane of costly pods. Also requeues
+        `first` if it is no longer a waiting member.
+        """
+        now = self._clock()
+        needed = self._cache.groups.lacking(group)
+        divided = self._cache.groups.members(group.key).levels is not None
+        alone = needed <= 1 and not group.near.binds and not divided
+        slowest = None if alone or _was_tried(first) else self._slowest_tried(group, first, now)
+        due: list[QueuedPod] = []
+        if slowest is None:
+            due, failed = self._due(group, first, now, alone=alone)
+            if len(due) < needed and failed:
+                slowest = _longest_backoff(failed)
+        if slowest is not None:
+            self._queue.back_off_with(first, slowest)
+            return ()
+        if not first.costly and _is_costly(due, framework):
+            self._queue.wait_in_lane(first, due)
+            return ()
+        return self._take_all(due, first)
+
+    def _slowest_tried(self, group: PodGroup, first: QueuedPod, now: float) -> QueuedPod | None:
+        """The member with the longest backoff among those that were tried before. None if none of them backs off, or if
+        they are too few for the group's minimum.
+        """
+        members = self._cache.groups.members(group.key)
+        needed = self._cache.groups.lacking(group)
+        backing_off: list[QueuedPod] = []
+        for uid in members.waiting:
+            queued = None if uid in members.placed else self._queue.get(uid)
+            if queued is None or queued is first or not _was_tried(queued):
+                continue
+            if queued.place in (Place.BACKOFF, Place.UNSCHEDULABLE) and queued.backing_off(now):
+                backing_off.append(queued)
+            needed -= 1
+            if needed <= 0:
+                return _longest_backoff(backing_off)
+        return None
+
+    def _due(
+        self, group: PodGroup, first: QueuedPod, now: float, *, alone: bool
+    ) -> tuple[list[QueuedPod], list[QueuedPod]]:
+        """The members that can be tried now, and those that back off from an error."""
+        early = first.backing_off(now)
+        due: list[QueuedPod] = []
+        failed: list[QueuedPod] = []
+        for pod in self._cache.groups.members(group.key).unplaced():
+            queued = self._queue.get(pod.uid)
+            if queued is first:
+                due.append(first)
+            elif queued is None or queued.place in (Place.IN_FLIGHT, Place.GATED):
+                continue
+            elif queued.place is Place.BACKOFF and queued.errors and queued.backing_off(now):
+                failed.append(queued)
+            elif not alone or queued.place is Place.ACTIVE or (early and queued.place is Place.BACKOFF):
+                due.append(queued)
+        return due, failed
+
+    def _take_all(self, due: Sequence[QueuedPod], first: QueuedPod) -> Sequence[QueuedPod]:
+        members: list[QueuedPod] = []
+        for queued in due:
+            if queued is not first and self._queue.take(queued.uid) is None:
+                continue
+            if queued.pod.terminating:
+                self._failures.drop(queued)
+            else:
+                members.append(queued)
+        if first not in members and self._queue.get(first.uid) is first:
+            self._failures.reject_by(first, GONE, {GangScheduling.name}, 0.0)
+        return members
+
+
+def _was_tried(queued: QueuedPod) -> bool:
+    """True if an attempt at the pod, or at its group, has failed before."""
+    return bool(queued.rejections or queued.errors)
+
+
+def _is_costly(due: Sequence[QueuedPod], framework: Framework) -> bool:
+    """True if these members of a group belong in the lane: because one of them is costly, or because those that were
+    not tried yet are costly together.
+    """
+    if any(queued.costly for queued in due):
+        return True
+    return is_costly_group((queued.pod for queued in due if not _was_tried(queued)), framework.costs)
+
+
+def _longest_backoff(queued: Sequence[QueuedPod]) -> QueuedPod | None:
+    return max(queued, key=lambda pod: pod.backoff_until, default=None)

@@ -1,0 +1,268 @@
+"""One attempt at a popped pod: finds its policy, asks the core for a decision, and has it carried out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Final
+
+from podwright.core.cycle import Decision, Fault, Placement, Rejection, schedule, still_fits
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.observer import Observer
+from podwright.core.framework.program import Solver
+from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.rules.policy_rules import PolicyRules
+from podwright.core.queue import QueuedPod
+from podwright.core.state.deadline import TookLongError
+from podwright.core.state.transaction import CacheTransaction
+from podwright.engine.attempts.batches import Batches, PackingJob
+from podwright.engine.attempts.extended import ExtendedAttempts
+from podwright.engine.attempts.gangs.attempts import Gangs
+from podwright.engine.outcomes.outcomes import Outcomes
+from podwright.engine.planning.placing import are_there, assume
+from podwright.engine.planning.planning import Planning
+from podwright.engine.plugins.slow_plugins import SLOW_SECONDS
+from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.policies.active_policy import ActivePolicy
+from podwright.engine.process.slice import SLICE_SECONDS, Slice
+from podwright.engine.process.steps import Steps
+from podwright.engine.records.local_budgets import Account, LocalBudgets
+from podwright.engine.records.log_fields import fields
+from podwright.engine.state import EngineState
+
+log = logging.getLogger(__name__)
+
+
+LONG_SECONDS: Final = 60.0
+"""For how long pods go to the lane after an attempt at one of the same kind took longer than a slice."""
+MOST_KINDS: Final = 1_000
+
+
+class PodAttempts:
+    """See the module."""
+
+    def __init__(
+        self,
+        state: EngineState,
+        policies: ActivePolicies,
+        *,
+        budgets: LocalBudgets,
+        gangs: Gangs,
+        extended: ExtendedAttempts,
+        outcomes: Outcomes,
+        planning: Planning,
+        slices: Slice,
+        batches: Batches,
+        solve: Solver | None,
+    ) -> None:
+        self._state = state
+        self._batches = batches
+        self._solve = solve
+        self._cache = state.cache
+        self._queue = state.queue
+        self._planning = planning
+        self._slice = slices
+        self._slow_plugins = state.slow_plugins
+        self._sources = state.sources
+        self._policies = policies
+        self._budgets = budgets
+        self._gangs = gangs
+        self._extended = extended
+        self._outcomes = outcomes
+        self._failures = outcomes.failures
+        self._long_until: dict[Hashable, float] = {}
+        """By kind of pods: until when child processes decide about them."""
+        self.count = 0
+        """How many attempts at single pods were made."""
+
+    def schedule_one(self, queued: QueuedPod) -> None:
+        """One attempt at a popped pod, or at its pod group. Never raises: an error is a failed attempt."""
+        started, cpu_started = self._sources.clock(), self._sources.cpu()
+        try:
+            policy = self._policies.of(queued.pod)
+            if policy is None:
+                self._failures.drop(queued)
+            elif queued.pod.terminating:
+                self._outcomes.skip(queued)
+            elif policy.account is not None and self._is_slowed(queued, policy, policy.account):
+                return
+            elif queued.pod.group and self._cache.groups.is_member(queued.pod):
+                self._gangs.attempt(queued, policy, started)
+            elif policy.refusal:
+                self._failures.wait_for_policy(queued, policy, self._sources.clock() - started)
+            else:
+                self._schedule(queued, policy, started, cpu_started)
+        except CONTROL_FLOW:
+            raise
+        except BaseException as error:
+            log.exception("an attempt failed", extra=fields(pod=queued.pod))
+            self._outcomes.abandon(queued, error, started)
+
+    def _schedule(self, queued: QueuedPod, policy: ActivePolicy, started: float, cpu_started: float) -> None:
+        """An attempt at a pod that is no member of a group."""
+        queued.policy = policy.label
+        if (refused := self._policies.passed_over(queued.pod)) is not None:
+            self._failures.warn_of_refusal(queued, refused)
+        self.count += 1
+        if policy.extenders and self._extended.start(queued, policy, started):
+            return
+        if policy.compiled.spec.packing == "Optimal":
+            self._pack(queued, policy, started)
+            return
+        kind = _kind(queued.pod, policy)
+        if queued.costly:
+            self._planning.add(_PodJob(queued, policy, started=started, attempts=self))
+            return
+        if started < self._long_until.get(kind, started):
+            self._queue.wait_in_lane(queued, ())
+            return
+        try:
+            observer = self._slow_plugins.observer_for(policy.compiled.name)
+            decision = self._slice.run(lambda: self.decide(queued, policy, observer))
+        except TookLongError:
+            self._took_long(kind)
+            self._queue.wait_in_lane(queued, ())
+            return
+        seconds = self._sources.clock() - started
+        policy.activity.took(policy.label, seconds)
+        queued.slow = seconds >= SLOW_SECONDS and self._sources.cpu() - cpu_started >= SLOW_SECONDS
+        self._outcomes.carry_out(queued, policy, decision, started)
+
+    def _pack(self, queued: QueuedPod, policy: ActivePolicy, started: float) -> None:
+        """The pod is gathered with others of its policy, or was: then they are decided together."""
+        if not queued.costly:
+            self._batches.gather(queued, policy)
+            return
+        pods = self._batches.take(queued, policy)
+        for each in pods:
+            each.policy = policy.label
+        self._planning.add(
+            PackingJob(pods, policy, state=self._state, solve=self._solve, attempts=self, started=started)
+        )
+
+    def decide(self, queued: QueuedPod, policy: ActivePolicy, observer: Observer | None = None) -> Decision:
+        return schedule(policy.framework, self._cache, queued.pod, self._sources.below, observer=observer)
+
+    def _is_slowed(self, queued: QueuedPod, policy: ActivePolicy, account: Account) -> bool:
+        """True if the pod goes to the lane first, because its local policy is over its budget or on trial."""
+        group = self._cache.groups.of(queued.pod)
+        pods = 1 if group is None else max(1, group.min_count)
+        if self._budgets.begin(account, in_lane=queued.costly, pods=pods):
+            return False
+        queued.policy = policy.label
+        self._failures.slow_down(queued, account.why)
+        return True
+
+    def seen(self, queued: QueuedPod) -> tuple[PodInfo, int]:
+        """The pod as it is now, and the number of changes of nodes so far."""
+        return queued.pod, self._cache.table.static_changes.seq
+
+    def _is_unchanged(self, placement: Placement, pod: PodInfo, seq: int) -> bool:
+        """True if pod and node are those that were seen."""
+        changed, info = self._cache.table.static_changes.since(seq), self._cache.present(placement.node_name)
+        return placement.pod is pod and info is not None and changed is not None and info.slot not in changed
+
+    def _took_long(self, kind: Hashable) -> None:
+        """Pods of this kind go to the lane for a while, without an attempt in the loop."""
+        if kind is not None:
+            if len(self._long_until) >= MOST_KINDS:
+                self._long_until.clear()
+            self._long_until[kind] = self._sources.clock() + LONG_SECONDS
+
+    # Decisions of child processes
+
+    def may_decide(self, queued: QueuedPod, policy: ActivePolicy) -> bool:
+        """True if a pod in flight still waits for a decision under this policy."""
+        return (
+            self._queue.get(queued.uid) is queued
+            and not queued.pod.terminating
+            and self._cache.placement(queued.uid) is None
+            and self._policies.of(queued.pod) is policy
+        )
+
+    def carry_out(
+        self,
+        queued: QueuedPod,
+        policy: ActivePolicy,
+        decision: Decision,
+        *,
+        seconds: float,
+        started: float,
+        seen: tuple[PodInfo, int],
+    ) -> bool:
+        """Carries out what a child has decided. False if it does not fit any more."""
+        if isinstance(decision, Placement):
+            try:
+                state = still_fits(
+                    policy.framework, self._cache, decision, unchanged=self._is_unchanged(decision, *seen)
+                )
+            except PluginError as error:
+                decision, state = Fault(queued.pod, error.plugin, str(error)), None
+            if isinstance(decision, Placement):
+                if state is None:
+                    return False
+                decision = replace(decision, state=state)
+        elif isinstance(decision, Rejection) and not are_there(decision.victims, self._cache):
+            return False
+        policy.activity.took(policy.label, seconds)
+        queued.slow = seconds >= SLICE_SECONDS
+        if queued.slow:
+            self._took_long(_kind(queued.pod, policy))
+        self._outcomes.carry_out(queued, policy, decision, started)
+        return True
+
+    def give_back(self, queued: QueuedPod) -> None:
+        """Returns a pod without a decision, unless it is gone."""
+        if self._queue.get(queued.uid) is not queued:
+            return
+        if self._cache.placement(queued.uid) is not None:
+            self._queue.done(queued.uid)
+        else:
+            self._queue.wait_in_lane(queued, ())
+
+    def fail(self, queued: QueuedPod, message: str, started: float) -> None:
+        self._failures.fail(queued, message, self._sources.clock() - started)
+
+
+def _kind(pod: PodInfo, policy: ActivePolicy) -> Hashable:
+    """What pods whose attempts take long may share: the rules of their policy, or selectors of devices that their
+    namespace writes. None: nothing.
+    """
+    if PolicyRules.name in policy.framework.plugins:
+        return policy.label
+    return ("claims", pod.namespace) if pod.resource_claims else None
+
+
+class _PodJob:
+    """See `planning.Job`. Of a pod that is no member of a group."""
+
+    def __init__(self, queued: QueuedPod, policy: ActivePolicy, *, started: float, attempts: PodAttempts) -> None:
+        self.pods = (queued,)
+        self.policy = policy
+        self._queued = queued
+        self._started = started
+        self._attempts = attempts
+        self._seen = attempts.seen(queued)
+
+    def decide(self) -> Decision:
+        return self._attempts.decide(self._queued, self.policy)
+
+    def assume(self, decision: Decision, transaction: CacheTransaction) -> bool:
+        return assume(decision, self.policy, transaction)
+
+    def wanted(self) -> bool:
+        return self._attempts.may_decide(self._queued, self.policy)
+
+    def carry_out(self, decision: Decision, seconds: float) -> Steps[bool]:
+        yield
+        return self._attempts.carry_out(
+            self._queued, self.policy, decision, seconds=seconds, started=self._started, seen=self._seen
+        )
+
+    def give_back(self) -> None:
+        self._attempts.give_back(self._queued)
+
+    def fail(self, message: str) -> None:
+        self._attempts.fail(self._queued, message, self._started)

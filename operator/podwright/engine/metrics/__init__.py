@@ -1,1 +1,0 @@
-"""The metrics of a process. Start with `metrics`, the catalogue. `families` holds the numbers."""

@@ -1,0 +1,1 @@
+"""What becomes of attempts: binding cycles, and rejections with their statuses, events and preemption."""
