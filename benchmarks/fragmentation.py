@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from podwright.simulator.manifests import read_manifests
-from podwright.simulator.replay.run import Candidate, ReplayOptions, replay
+from podwright.simulator.replay.run import ReplayCandidate, ReplayOptions, replay
 from podwright.simulator.replay.task_lists import GPU_SHARE, filling_stream, read_nodes, read_tasks
 
 FILL: Final = 1.3
@@ -33,7 +33,7 @@ def measured(nodes: str, tasks: str, policy: str, seed: int) -> dict[str, Any]:
     stream = filling_stream(read_nodes(nodes, shares=True), read_tasks(tasks, shares=True), FILL, seed, GPU_SHARE)
     # Nobody preempts: all tasks have one priority, and a search for victims would take longer than the rest.
     events = [replace(each, pod=replace(each.pod, preemption_policy="Never")) for each in stream.events]
-    candidate = Candidate(policy, read_manifests(str(POLICIES / f"{policy}.yaml")))
+    candidate = ReplayCandidate(policy, read_manifests(str(POLICIES / f"{policy}.yaml")))
     (card,) = replay(
         replace(stream, events=events), [candidate], ReplayOptions(resource=GPU_SHARE, samples=2, seed=seed)
     )

@@ -27,7 +27,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState
 from podwright.core.objects.pod import Owner, PodInfo
 from podwright.core.objects.resources import CPU, MEMORY
-from podwright.core.rebalance.planner import Planner
+from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
 from podwright.simulator.rebalance import view_of
 from podwright.simulator.replay.task_lists import GPU, read_nodes, read_tasks
@@ -113,7 +113,7 @@ def rebalanced(day: Day) -> str:
     again: set[str] = set()
     while plans < ROUNDS:
         started = time.process_time()
-        plan = Planner(cache, rules, view_of(day.cluster)).plan()
+        plan = RebalancePlanner(cache, rules, view_of(day.cluster)).plan()
         slowest = max(slowest, time.process_time() - started)
         if not plan.steps:
             break

@@ -22,7 +22,7 @@ import aiohttp
 import orjson
 from kubernetes.aio.client import ApiClient, Configuration, CoreV1Api, V1Binding, V1ObjectMeta, V1ObjectReference
 
-from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
+from podwright.kube.client.credentials.credentials import Credentials, CredentialSource, Loaded
 from podwright.kube.client.credentials.tls import tls_context
 from podwright.kube.client.http import Http
 
@@ -62,7 +62,7 @@ def _serve(folder: str, port: Connection) -> None:
 
 async def _clients(url: str, authority: str, context: ssl.SSLContext, stack: AsyncExitStack) -> dict[str, Send]:
     headers = {"Authorization": "Bearer t"}
-    http = Http(Source(lambda _now: Loaded(Credentials(url, context, tuple(headers.items()))), time.time))
+    http = Http(CredentialSource(lambda _now: Loaded(Credentials(url, context, tuple(headers.items()))), time.time))
     stack.push_async_callback(http.close)
     connector = aiohttp.TCPConnector(ssl=context, limit=0)
     session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector, headers=headers))

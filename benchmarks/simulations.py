@@ -11,8 +11,8 @@ from typing import Any
 
 from podwright.core.objects.pod import parse_pod
 from podwright.simulator.loaded import load
-from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
-from podwright.simulator.replay.stream import Arrival, Stream
+from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay
+from podwright.simulator.replay.stream import Arrival, ReplayStream
 from podwright.simulator.simulation import simulate_each_node
 from podwright.simulator.snapshot import Snapshot
 
@@ -63,8 +63,8 @@ def main() -> None:
     moved = sum(result.moved for result in results)
     print(f"drain of each of {NODES:,} nodes with {PODS:,} pods: {seconds:.1f} s, {moved:,} pods moved")
     events = [*arrivals(chance)]
-    stream = Stream(initial=nodes, events=events, start=0.0, end=events[-1].time)
-    for card in replay(stream, [Candidate(BUILT_IN), Candidate("pack", [PACK])]):
+    stream = ReplayStream(initial=nodes, events=events, start=0.0, end=events[-1].time)
+    for card in replay(stream, [ReplayCandidate(BUILT_IN), ReplayCandidate("pack", [PACK])]):
         print(
             f"replay of {ARRIVALS:,} pods on {NODES:,} nodes under {card.policy}: {card.cpu_seconds:.1f} s, "
             f"peak allocation of CPU {card.peak_allocation['cpu']:.0%}, nodes in use {card.nodes_in_use:.0f}"

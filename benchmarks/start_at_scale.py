@@ -25,10 +25,10 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from podwright.sandbox.cluster import Cluster
+from podwright.sandbox.cluster import SandboxCluster
 from podwright.sandbox.kinds import Obj
 from podwright.sandbox.runner import Sandbox
-from podwright.sandbox.server import RequestTarget, Server
+from podwright.sandbox.server import RequestTarget, SandboxServer
 from podwright.testing.processes import free_port
 
 CREATED: Final = "2026-01-01T00:00:00Z"
@@ -166,10 +166,10 @@ class Pages:
         return b'{"metadata":{"resourceVersion":"%d"%b},"items":[%b]}' % (version, following, items)
 
 
-class ListServer(Server):
+class ListServer(SandboxServer):
     """Also has nodes and placed pods that exist in its lists alone."""
 
-    def __init__(self, cluster: Cluster, nodes: int, pods: int) -> None:
+    def __init__(self, cluster: SandboxCluster, nodes: int, pods: int) -> None:
         super().__init__(cluster)
         self._pages = {"Node": Pages(nodes, node, nodes, 3), "Pod": Pages(pods, pod, nodes, TEMPLATES)}
 

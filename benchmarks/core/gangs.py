@@ -24,7 +24,7 @@ from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangDecision, GangPlacement
 from podwright.core.gangs.joint import COUNTED, NOT_FOUND, PROVED
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
 from podwright.core.plugins import PLUGINS
@@ -211,9 +211,9 @@ def run(case: Case, *, twin: bool) -> tuple[GangDecision, bool, float]:
     framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
     found = world.cache.groups.get(group_key(WORKLOAD_API, "default", "gang"))
     assert found is not None
-    alone = decide(Planner(framework, world.cache, found, lambda _n: 0), pods, 0.0)
+    alone = decide(GangPlanner(framework, world.cache, found, lambda _n: 0), pods, 0.0)
     started = time.perf_counter()
-    decision = decide(Planner(framework, world.cache, found, lambda _n: 0, solve=solve), pods, 0.0)
+    decision = decide(GangPlanner(framework, world.cache, found, lambda _n: 0, solve=solve), pods, 0.0)
     return decision, isinstance(alone, GangPlacement), time.perf_counter() - started
 
 

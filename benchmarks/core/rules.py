@@ -25,8 +25,8 @@ from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.rules.expression import Expression
-from podwright.core.plugins.rules.owner import Owner
-from podwright.core.plugins.rules.subject import Subject
+from podwright.core.plugins.rules.owner import RuleOwner
+from podwright.core.plugins.rules.subject import RuleSubject
 from podwright.simulator.world import World
 
 ZONE: Final = 'node.labels["topology.kubernetes.io/zone"]'
@@ -100,9 +100,9 @@ def best(run: Callable[[], object], times: int = 20) -> float:
 def single(world: World, text: str) -> tuple[float, float, float]:
     """µs on all nodes again, µs after one node changed, and the evaluator's µs on one node."""
     expression = Expression(text, score=text == SINGLE["arithmetic"] or text.startswith("podsInDomain"))
-    owner = Owner("p", {"avoided": "zone-7"})
+    owner = RuleOwner("p", {"avoided": "zone-7"})
     kept = KeptColumns(NodeColumns(world.cache))
-    asked = Subject(parse_pod(plain(1, "asked"), keep_raw=True), owner, owner.params, world.cache)
+    asked = RuleSubject(parse_pod(plain(1, "asked"), keep_raw=True), owner, owner.params, world.cache)
     read = expression.scores if expression.program.result_type.name in ("int", "double") else None
 
     def column() -> None:

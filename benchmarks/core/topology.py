@@ -17,7 +17,7 @@ from typing import Any, Final
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangPlacement
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
@@ -71,7 +71,7 @@ class Cluster:
         group = cache.groups.get(group_key(WORKLOAD_API, "default", name))
         assert group is not None
         started = time.process_time()
-        decision = decide(Planner(self.framework, cache, group, random.Random(1).randrange, preferred), pods, 0.0)
+        decision = decide(GangPlanner(self.framework, cache, group, random.Random(1).randrange, preferred), pods, 0.0)
         assert isinstance(decision, GangPlacement), decision
         for placement in decision.placements:
             cache.assume(placement.pod, placement.node_name)

@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from podwright.sandbox import Sandbox
-from podwright.sandbox.store import Change, Entry
+from podwright.sandbox.store import Revision, StoreChange
 from podwright.testing import Process
 from podwright.testing.processes import free_port
 from support.control_plane.operator_process import Operator, wait_ready
@@ -56,12 +56,12 @@ class Cluster:
             raw = {**raw, "metadata": {**metadata, **own}}
         namespace = {} if bad.stream in ("nodes", "Namespace") else {"namespace": "default"}
         status = {"phase": "Pending"}
-        entry = Entry(
+        entry = Revision(
             {"metadata": {**own, **namespace}, "spec": SELECTOR_FIELDS.get(bad.stream, {}), "status": status}, store.rv
         )
         entry.data = orjson.dumps({key: value for key, value in raw.items() if key not in ("kind", "apiVersion")})
         collection = store[STORED[bad.stream]]
-        collection.record(Change(store.rv, collection.entries.get(entry.key), entry))
+        collection.record(StoreChange(store.rv, collection.entries.get(entry.key), entry))
 
     def remove(self, bad: BadObject, name: str) -> None:
         stored = STORED[bad.stream]

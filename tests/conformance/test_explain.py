@@ -17,7 +17,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.evaluations.cases import NOW, read_cases
 from podwright.simulator.explain.explanation import explain_under
-from podwright.simulator.explain.results import State
+from podwright.simulator.explain.results import PodState
 from podwright.simulator.loaded import load
 from podwright.simulator.snapshot import Snapshot
 from support.conformance.files import FILES, name_of
@@ -43,7 +43,7 @@ def explained(case):
 
 def differences(found, expected):
     if gate := expected.get("preEnqueue"):
-        if (found.state, found.message) != (State.GATED, ", ".join(gate["reasons"])):
+        if (found.state, found.message) != (PodState.GATED, ", ".join(gate["reasons"])):
             yield f"gate: {found.state} {found.message!r}, expected {gate}"
         return
     if "error" in expected:
@@ -53,9 +53,9 @@ def differences(found, expected):
         return
     nodes = expected["nodes"]
     feasible = sum(verdict["feasible"] for verdict in nodes.values())
-    if bool(feasible) != (found.state is State.FITS):
+    if bool(feasible) != (found.state is PodState.FITS):
         yield f"state: {found.state}, feasible nodes: {feasible}"
-    if found.state is State.FITS:
+    if found.state is PodState.FITS:
         if found.feasible != feasible:
             yield f"feasible: {found.feasible}, expected {feasible}"
         return
@@ -101,7 +101,7 @@ def unproved(case):
         placed = (
             after.preemption is not None and after.preemption.node == change.node
             if change.after_preemption
-            else after.state is State.FITS
+            else after.state is PodState.FITS
         )
         if not placed:
             yield change.text, after.causes

@@ -18,7 +18,7 @@ import pytest
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import COMPOSITE_API, COMPOSITE_KIND, KIND, WORKLOAD_API, group_key
@@ -114,7 +114,7 @@ def planned(tree: Tree, groups: Mapping[str, Json], pods: Sequence[Json]) -> tup
         return Counter(), {}
     framework = Framework(default_profile("default-scheduler", PLUGINS, world.features), PLUGINS, world)
     waiting = world.cache.groups.members(tree.root).unplaced()
-    decision = Planner(framework, world.cache, root, lambda _n: 0).plan(waiting)
+    decision = GangPlanner(framework, world.cache, root, lambda _n: 0).plan(waiting)
     assert isinstance(decision, GangPlacement | GangRejection), decision
     statuses = {key.rpartition("/")[2]: "False" if why else "True" for key, why in decision.parts.items()}
     if isinstance(decision, GangRejection):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from podwright.testing import (
-    ApiError,
+    AnswerError,
     Binaries,
     Client,
     ControlPlane,
@@ -64,7 +64,7 @@ def test_a_failing_kubectl_raises_with_its_output(control_plane):
 
 
 def test_a_rejected_request_raises_with_status_and_reason(control_plane):
-    with pytest.raises(ApiError) as rejected:
+    with pytest.raises(AnswerError) as rejected:
         control_plane.client.read(node("nothing-here"))
     assert (rejected.value.status, rejected.value.reason) == (404, "NotFound")
 
@@ -85,7 +85,7 @@ async def test_bulk_works_inside_a_running_event_loop(control_plane, namespace):
 def test_a_rejected_bulk_request_raises(control_plane, namespace):
     with pytest.raises(ExceptionGroup) as rejected:
         control_plane.bulk.create([pod("Not A Name", namespace)])
-    assert rejected.group_contains(ApiError, match="Invalid")
+    assert rejected.group_contains(AnswerError, match="Invalid")
 
 
 def test_a_test_may_leave_objects_in_its_namespace(control_plane, namespace):
@@ -169,7 +169,7 @@ class TestOptions:
         with ControlPlane(binaries=binaries, disabled_admission=()) as cluster:
             taints = cluster.client.create(node("tainted"))["spec"]["taints"]
             assert [taint["key"] for taint in taints] == ["node.kubernetes.io/not-ready"]
-            with pytest.raises(ApiError, match=r"serviceaccount .default. not found"):
+            with pytest.raises(AnswerError, match=r"serviceaccount .default. not found"):
                 cluster.client.create(pod("accountless"))
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from podwright.sandbox.patches import strategic
 from podwright.simulator.explain.targets import explain_target, parse_target
-from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.loaded import load
 from podwright.testing import ControlPlane, wait_until
 from podwright.testing.processes import free_port
@@ -73,7 +73,7 @@ def wait_decided(cluster, pod, reason):
 
 
 def explained(cluster, name="waiting"):
-    snapshot = snapshot_of(Connection(kubeconfig=str(cluster.kubeconfig)))
+    snapshot = snapshot_of(LiveConnection(kubeconfig=str(cluster.kubeconfig)))
     return explain_target(load(snapshot), snapshot, parse_target(f"pod/{name}", "default"))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from podwright.core.framework.features import API_SINCE, GATES, NEWEST_MINOR, OLDEST_MINOR, Features
-from podwright.testing import ApiError, ControlPlane, Versions, node, pod, wait_until
+from podwright.testing import AnswerError, ControlPlane, Versions, node, pod, wait_until
 from podwright.testing.versions import RELEASES
 from support.control_plane import operator_process as kit
 
@@ -43,7 +43,7 @@ def _kept(cluster: ControlPlane, body: dict[str, Any], path: str) -> bool:
     """
     try:
         value: Any = cluster.client.create(body)
-    except ApiError as error:
+    except AnswerError as error:
         if error.status != 422:
             raise
         return False

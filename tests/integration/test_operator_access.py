@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 import yaml
 
-from podwright.testing import ApiError, node, pod, wait_until
+from podwright.testing import AnswerError, node, pod, wait_until
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
 
@@ -165,7 +165,7 @@ def _create_policy(cluster):
     def created() -> bool:
         try:
             cluster.client.create(body)
-        except ApiError as error:
+        except AnswerError as error:
             return error.reason == "AlreadyExists"
         return True
 

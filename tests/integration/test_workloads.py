@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from podwright.simulator.hypotheses.hypothesis import Hypothesis
-from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.loaded import load
 from podwright.simulator.replay.record import record
 from podwright.simulator.simulation import simulate
@@ -165,7 +165,7 @@ def test_the_pods_of_a_workload_start_together_or_not_at_all(road, name):
 
 def test_a_snapshot_and_a_recording_form_the_same_gangs(road, tmp_path):
     (pods,) = next(iter(ROAD["Trainer: torch"](road)))
-    connection = Connection(kubeconfig=str(road.cluster.kubeconfig))
+    connection = LiveConnection(kubeconfig=str(road.cluster.kubeconfig))
     path = tmp_path / "recording.jsonl"
     with path.open("wb") as file:
         asyncio.run(record(connection, file, 8, asyncio.Event()))

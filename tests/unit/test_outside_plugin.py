@@ -20,7 +20,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.engine.intake.pending_pods import COSTLY
 from podwright.simulator.explain.explanation import explain_pod
-from podwright.simulator.explain.results import State
+from podwright.simulator.explain.results import PodState
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.snapshot import Snapshot
 from support.engine.kit import Rig
@@ -112,13 +112,13 @@ def test_explain_proves_its_changes():
     assert {"belong to rack b", "move node one to rack a"} <= {change.text for change in found.changes}
     for change in found.changes:
         changed, changed_pod = apply(change, CLUSTER, pod)
-        assert explained("", changed, pod=changed_pod, changes=False).state is State.FITS
+        assert explained("", changed, pod=changed_pod, changes=False).state is PodState.FITS
 
 
 @pytest.mark.parametrize("rack", ["a", "moon"])
 def test_explain_does_without_the_statements_of_a_plugin_that_fails_to_make_them(rack):
     found = explained(rack, plugin=Silent)
-    assert (found.state, found.cause.reason, found.cause.plugin) == (State.PENDING, "OtherRack", "Racks")
+    assert (found.state, found.cause.reason, found.cause.plugin) == (PodState.PENDING, "OtherRack", "Racks")
 
 
 def test_its_costs_make_a_pod_costly():

@@ -17,9 +17,9 @@ from podwright.core.framework.profile import Enabled, PluginSet, PluginSets, Poi
 from podwright.core.framework.validation import Problem
 from podwright.core.plugins.rules.known_expressions import expression_of, is_known
 from podwright.core.plugins.rules.local_rules import LocalRules
-from podwright.core.plugins.rules.owner import Owner
+from podwright.core.plugins.rules.owner import RuleOwner
 from podwright.core.plugins.rules.policy_rules import PolicyRules
-from podwright.core.plugins.rules.rule_set import Filter, RuleSet, Score
+from podwright.core.plugins.rules.rule_set import Filter, RuleScore, RuleSet
 
 if TYPE_CHECKING:
     from podwright.core.plugins.rules.expression import Expression
@@ -34,13 +34,13 @@ _NO_OVERLOAD: Final = "found no matching overload"
 
 def owner_of(
     policy: str, params: Mapping[str, str], params_from: ParamsFrom | None, namespace: str, scope: str = ""
-) -> Owner:
+) -> RuleOwner:
     """The owner of a policy's rules. `namespace`: that of its ConfigMap; `scope`: see Owner."""
     config_map = None if params_from is None else (namespace, params_from.config_map_ref.name)
-    return Owner(policy, params, config_map, scope)
+    return RuleOwner(policy, params, config_map, scope)
 
 
-def compile_rules(rules: Rules, owner: Owner, signals: GivenSignals = NO_SIGNALS) -> RuleSet:
+def compile_rules(rules: Rules, owner: RuleOwner, signals: GivenSignals = NO_SIGNALS) -> RuleSet:
     """The rules, checked. Raises ArgsError with all problems, each with line and column."""
     problems: list[Problem] = []
     where = "spec.rules"
@@ -50,7 +50,7 @@ def compile_rules(rules: Rules, owner: Owner, signals: GivenSignals = NO_SIGNALS
         if (found := _checked(rule.expression, f"{where}.filters[{i}]", problems, signals, score=False)) is not None
     ]
     scores = [
-        Score(rule.name, found, owner, rule.weight, rule.normalize)
+        RuleScore(rule.name, found, owner, rule.weight, rule.normalize)
         for i, rule in enumerate(rules.scores)
         if (found := _checked(rule.expression, f"{where}.scores[{i}]", problems, signals, score=True)) is not None
     ]
@@ -59,7 +59,7 @@ def compile_rules(rules: Rules, owner: Owner, signals: GivenSignals = NO_SIGNALS
     return RuleSet(tuple(filters), tuple(scores))
 
 
-def compile_queue(choice: QueueChoice | None, owner: Owner) -> QueueExpression | None:
+def compile_queue(choice: QueueChoice | None, owner: RuleOwner) -> QueueExpression | None:
     """The expression of `spec.queue`, checked; None without one. Raises ArgsError with all problems."""
     if choice is None or not choice.expression:
         return None

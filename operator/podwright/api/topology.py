@@ -113,8 +113,8 @@ def status_of(
     previous: Mapping[str, Any],
     now: str,
 ) -> dict[str, Any]:
-    """The status of a topology. `levels`: those in force, None for none. `nodes`: how many there are. `problem`: what is
-    wrong with this generation; empty for nothing. `now`: an RFC 3339 time.
+    """The status of a topology. `levels`: those in force, None for none. `nodes`: how many there are. `problem`: what
+    is wrong with this generation; empty for nothing. `now`: an RFC 3339 time.
     """
     before = conditions_by_type(previous)
     found = [(level.label, len(level), int((level.codes >= 0).sum())) for level in levels or ()]

@@ -12,7 +12,7 @@ import kopf
 
 from podwright.controllers.listed_pods import response_class
 from podwright.controllers.missing_kinds import MissingKinds
-from podwright.kube.client.credentials.credentials import Credentials, Source
+from podwright.kube.client.credentials.credentials import Credentials, CredentialSource
 from podwright.kube.client.errors import ApiError
 from podwright.kube.client.http import new_session
 from podwright.kube.kinds import LOCAL_POLICY, POLICY
@@ -30,7 +30,7 @@ class KopfLogin:
     """
 
     def __init__(
-        self, source: Source, take_in: Callable[[Mapping[str, Any]], None], also: Collection[str] = ()
+        self, source: CredentialSource, take_in: Callable[[Mapping[str, Any]], None], also: Collection[str] = ()
     ) -> None:
         self._source = source
         self._response_class = response_class(take_in)

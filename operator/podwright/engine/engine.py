@@ -41,7 +41,7 @@ from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.node_signals import Minutes, NodeSignals
 from podwright.engine.intake.nodes import Nodes
-from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
+from podwright.engine.intake.objects import NAMESPACE, KindStream, Namespaces
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.intake.stream import Raw
@@ -304,11 +304,11 @@ class Engine:
             budgets=self.budgets,
         )
 
-    def objects(self, kind: str) -> Objects:
+    def objects(self, kind: str) -> KindStream:
         """The stream of one kind of the object store."""
         if kind == NAMESPACE:
             return Namespaces(self._state, self._ports, policies=self.policies)
-        return Objects(kind, self._state, ports=self._ports)
+        return KindStream(kind, self._state, ports=self._ports)
 
     def _take_again(self, raw: Raw) -> None:
         (self.assigned if raw["spec"].get("nodeName") else self.pending).put(raw)

@@ -32,7 +32,7 @@ __all__ = [
     "BindingArgs",
     "BindingResult",
     "ExtenderArgs",
-    "FilterResult",
+    "ExtenderFilterResult",
     "GoJSONError",
     "HostPriority",
     "HostPriorityList",
@@ -67,7 +67,7 @@ class ExtenderArgs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilterResult:
+class ExtenderFilterResult:
     """The answer of `filter`: the nodes kept, and why others were not. The failed ones map node names to messages."""
 
     nodes: Sequence[RawObject] | None = None
@@ -141,7 +141,13 @@ class BindingResult:
 
 
 Message = (
-    ExtenderArgs | FilterResult | HostPriorityList | PreemptionArgs | PreemptionResult | BindingArgs | BindingResult
+    ExtenderArgs
+    | ExtenderFilterResult
+    | HostPriorityList
+    | PreemptionArgs
+    | PreemptionResult
+    | BindingArgs
+    | BindingResult
 )
 
 
@@ -157,7 +163,7 @@ def _plain(message: Message) -> Any:
     match message:
         case ExtenderArgs():
             return {"Pod": message.pod, "Nodes": _node_list(message.nodes), "NodeNames": message.node_names}
-        case FilterResult():
+        case ExtenderFilterResult():
             return {
                 "Nodes": _node_list(message.nodes),
                 "NodeNames": message.node_names,
@@ -206,7 +212,7 @@ def _plain_meta(victims: Mapping[str, MetaVictims]) -> Any:
 # Reading
 
 
-def decode_filter_result(body: bytes) -> FilterResult:
+def decode_filter_result(body: bytes) -> ExtenderFilterResult:
     """Raises GoJSONError."""
     found = struct(
         read(body),
@@ -220,7 +226,7 @@ def decode_filter_result(body: bytes) -> FilterResult:
             "Error": string,
         },
     )
-    return FilterResult(
+    return ExtenderFilterResult(
         nodes=found["Nodes"],
         node_names=found["NodeNames"],
         failed_nodes=found["FailedNodes"],

@@ -11,7 +11,7 @@ from typing import Final
 _NEVER: Final = float("inf")
 
 
-class Deadline:
+class LoopDeadline:
     """Calls `reached` when its time has come. Belongs to the loop in which it is first set."""
 
     def __init__(self, reached: Callable[[], None]) -> None:

@@ -3,8 +3,8 @@
 Names, labels and messages of errors come from users. A line break in them could forge a log line, an escape sequence
 could change what a terminal shows, and a long one could fill the disk. `podwright run` writes klog's text format or
 component-base's JSON format (`configure_logging`); Kopf has formats of its own, around which `make_safe` puts
-`SafeFormatter`. `engine/records/log_fields.py` says how lines and their fields are logged. Sources: k8s.io/klog, "structured
-logging"; k8s.io/component-base/logs/json.
+`SafeFormatter`. `engine/records/log_fields.py` says how lines and their fields are logged. Sources: k8s.io/klog,
+"structured logging"; k8s.io/component-base/logs/json.
 """
 
 from __future__ import annotations

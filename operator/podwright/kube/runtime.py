@@ -57,7 +57,7 @@ from podwright.kube.rights import (
     refuse_writes,
     reviews,
 )
-from podwright.kube.serve.access.delegation import Delegation
+from podwright.kube.serve.access.delegation import AccessDelegation
 from podwright.kube.serve.access.review_clients import review_clients
 from podwright.kube.serve.answers.checks import Note, Problems
 from podwright.kube.serve.answers.configz import configuration
@@ -153,7 +153,7 @@ class Runtime:
             shadow=self._shadow_reports,
         )
         self._clients = review_clients(options, self._http, metrics)
-        self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
+        self.server = Server(content, metrics, options=options, delegation=AccessDelegation(*self._clients))
         self._rights: RightsCheck | None = None
         self._parts: Parts | None = None
         self._crds_watchable = False

@@ -29,7 +29,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.state.deadline import TookLongError
 from podwright.engine.engine import Engine
-from podwright.engine.planning.elsewhere import NoAnswerError
+from podwright.engine.planning.elsewhere import NoChildAnswerError
 from podwright.engine.ports import Recorder, Regarding
 from podwright.engine.records.admission_check_metrics import CHECK_ANSWERS, CHECK_PLACES, CHECK_SECONDS, CHECK_WAITING
 from podwright.engine.records.metrics import Metrics
@@ -40,7 +40,7 @@ from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.client.times import rfc3339
 from podwright.kueue.decision import Fits, Lacks, decide
 from podwright.kueue.options import CheckOptions
-from podwright.kueue.places import APPLY, UID_LABEL, WORKLOAD_OF, Places
+from podwright.kueue.places import APPLY, UID_LABEL, WORKLOAD_OF, HeldPlaces
 from podwright.kueue.pod_sets import PLACE_LABEL, flavors_of
 from podwright.kueue.workload import (
     ADMISSION_CHECK,
@@ -90,7 +90,7 @@ class Checks:
         self,
         http: Http,
         engine: Engine,
-        places: Places,
+        places: HeldPlaces,
         *,
         recorder: Recorder,
         metrics: Metrics,
@@ -303,7 +303,7 @@ class Checks:
         for _ in range(ROUNDS):
             try:
                 found = await engine.elsewhere.compute(work) if uid in self._slow else engine.elsewhere.here(work)
-            except NoAnswerError as error:
+            except NoChildAnswerError as error:
                 return Lacks(str(error))
             if isinstance(found, Lacks):
                 return found

@@ -14,7 +14,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import Code
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.simulation import reserve
 from podwright.core.objects.closeness import ANYWHERE
 from podwright.core.objects.errors import InvalidObjectError, described
@@ -43,7 +43,7 @@ _LASTING: Final = frozenset((NodeResourcesFit.name, NodeAffinity.name))
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedPodSet:
     """The place of a pod set. `label`: the value of PLACE_LABEL. `slots`: by node, how many of its pods. `requests`:
     quantities, of one of them.
     """
@@ -58,7 +58,7 @@ class Placed:
 class Fits:
     """`placed`: the pod sets that have pods. `partly`: as in PodSet."""
 
-    placed: Sequence[Placed]
+    placed: Sequence[PlacedPodSet]
     partly: bool = False
 
     def message(self, *, held: bool) -> str:
@@ -108,7 +108,7 @@ def decide(
                 return Lacks(f'pod set "{pod_set.name}": {found.message}', found.never)
             amounts = pod_set.pods[0].requests.amounts
             requests = {name: quantity(name, amount) for name, amount in amounts.items() if amount}
-            placed.append(Placed(pod_set.name, pod_set.place, found, requests))
+            placed.append(PlacedPodSet(pod_set.name, pod_set.place, found, requests))
     return Fits(placed, any(each.partly for each in pod_sets))
 
 
@@ -121,7 +121,7 @@ def _plan(
     if policy.refusal:
         return Lacks(policy.why_waits(first))
     framework = policy.framework
-    planner = Planner(
+    planner = GangPlanner(
         framework,
         cache,
         _group(cache, pod_set),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from podwright.kueue.decision import Fits, decide
 from podwright.kueue.pod_sets import PLACE_LABEL
 from podwright.kueue.workload import FITS, FLAVOR, GROUP, LACKS, READY, WORKLOAD, Workload
-from podwright.simulator.explain.results import Cause, Explanation, State, WorkloadExplanation
+from podwright.simulator.explain.results import Cause, Explanation, PodState, WorkloadExplanation
 from podwright.simulator.explain.targets import Target, TargetError, explain_selected
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.snapshot import Snapshot
@@ -23,7 +23,7 @@ def explain_workload(
     """
     workload = _found(snapshot, target)
     if workload.is_true("Finished"):
-        return Explanation(kind=WORKLOAD.kind, name=workload.key, state=State.FINISHED)
+        return Explanation(kind=WORKLOAD.kind, name=workload.key, state=PodState.FINISHED)
     places = ",".join(f"{workload.uid}-{index}" for index, _ in enumerate(workload.spec.get("podSets") or ()))
     pods = explain_selected(cluster, snapshot, workload.namespace, f"{PLACE_LABEL} in ({places})", changes=changes)
     if pods.pods:
@@ -32,9 +32,9 @@ def explain_workload(
     held = any(each["state"] == READY for each in workload.checks)
     found = decide(cluster.cache, cluster.policies, workload, flavors, random.Random(0).randrange)
     if isinstance(found, Fits):
-        state, cause = State.FITS, Cause(reason=FITS, text=found.message(held=held))
+        state, cause = PodState.FITS, Cause(reason=FITS, text=found.message(held=held))
     else:
-        state, cause = State.PENDING, Cause(reason=LACKS, text=f"does not fit now: {found.message}")
+        state, cause = PodState.PENDING, Cause(reason=LACKS, text=f"does not fit now: {found.message}")
     return Explanation(
         kind=WORKLOAD.kind,
         name=workload.key,

@@ -22,7 +22,7 @@ from podwright.kube.client.media_types import APPLY_PATCH
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import RESERVATION
-from podwright.kueue.decision import Placed
+from podwright.kueue.decision import PlacedPodSet
 from podwright.kueue.pod_sets import PLACE_LABEL
 from podwright.kueue.workload import Raw, Workload
 
@@ -37,7 +37,7 @@ OURS: Final = f"{MANAGED_BY}={MANAGER},{UID_LABEL}"
 """The selector of the check's Reservations."""
 
 
-class Places:
+class HeldPlaces:
     """See the module. `seconds`: for how long a place is held; `now`: seconds since the epoch."""
 
     def __init__(self, http: Http, engine: Engine, *, seconds: float, now: Callable[[], float]) -> None:
@@ -105,7 +105,7 @@ class Places:
                     raise
         self._held.pop(uid, None)
 
-    def reservations(self, workload: Workload, placed: Sequence[Placed]) -> Sequence[Raw]:
+    def reservations(self, workload: Workload, placed: Sequence[PlacedPodSet]) -> Sequence[Raw]:
         """The objects of a place."""
         return [
             {

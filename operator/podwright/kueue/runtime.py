@@ -10,7 +10,7 @@ from podwright.kube.parts import Parts
 from podwright.kube.runtime import Runtime
 from podwright.kueue.checks import Checks
 from podwright.kueue.options import CheckOptions
-from podwright.kueue.places import Places
+from podwright.kueue.places import HeldPlaces
 from podwright.kueue.rights import CHECKING
 from podwright.kueue.workload import ADMISSION_CHECK, WORKLOAD
 
@@ -39,7 +39,7 @@ class CheckRuntime(Runtime):
         self._kueue = Checks(
             self._http,
             parts.engine,
-            Places(self._http, parts.engine, seconds=options.hold, now=time.time),
+            HeldPlaces(self._http, parts.engine, seconds=options.hold, now=time.time),
             recorder=parts.events,
             metrics=self._base.metrics,
             options=options,

@@ -24,7 +24,7 @@ from podwright.kube.bounded_files import read_at_most
 from podwright.simulator.evaluations.evaluation import evaluate
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
 from podwright.simulator.manifests import ManifestError, documents_of, read_manifests
-from podwright.simulator.scheduling import Outcome, Scheduling
+from podwright.simulator.scheduling import Scheduling, SchedulingOutcome
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.trial import Trial
 from podwright.simulator.tried_policies import enforced
@@ -256,7 +256,7 @@ def _place(
 
 
 def _differences(
-    key: str, expected: Expected, uid: str, outcome: Outcome, verdicts: Mapping[str, Any]
+    key: str, expected: Expected, uid: str, outcome: SchedulingOutcome, verdicts: Mapping[str, Any]
 ) -> Iterator[str]:
     landed, pending = outcome.landed.get(uid), outcome.pending.get(uid)
     policy = ""

@@ -1,7 +1,7 @@
 """Cluster: what each verb does to an object: names, preconditions, subresources, generations, finalizers.
 
-Invariants: all writes go through `Cluster`, including those of the simulated kubelet. An update that changes nothing
-creates no new revision. Read `store.py` next. `pods.py` and `schemas.py` hold the rules for single kinds.
+Invariants: all writes go through `SandboxCluster`, including those of the simulated kubelet. An update that changes
+nothing creates no new revision. Read `store.py` next. `pods.py` and `schemas.py` hold the rules for single kinds.
 """
 
 import random
@@ -13,10 +13,10 @@ from typing import Any
 
 from podwright.core.objects.names import is_dns_subdomain
 from podwright.sandbox import pods, schemas
-from podwright.sandbox.errors import ApiError, bad_request, conflict, invalid, not_found
+from podwright.sandbox.errors import StatusError, bad_request, conflict, invalid, not_found
 from podwright.sandbox.kinds import Kind, Kinds, Obj
-from podwright.sandbox.selectors import Selection
-from podwright.sandbox.store import Entry, Key, Store
+from podwright.sandbox.selectors import ListSelection
+from podwright.sandbox.store import Key, Revision, Store
 
 PUT_CREATES = ("leases.coordination.k8s.io", "events")
 STATUS_ON_CREATE = ("nodes", "persistentvolumes")
@@ -27,17 +27,17 @@ STALE = "the object has been modified; please apply your changes to the latest v
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WriteOptions:
     """Options in the query string of a write."""
 
     dry_run: bool = False
     strict: bool = False  # reject unknown fields instead of dropping them
 
 
-WRITE = Options()
+WRITE = WriteOptions()
 
 
-class Cluster:
+class SandboxCluster:
     """The objects of one cluster. The store keeps the latest `history` changes of each kind."""
 
     def __init__(self, history: int = 10_000) -> None:
@@ -54,28 +54,28 @@ class Cluster:
         """The wall time in RFC 3339, to the second."""
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Entry:
+    def get(self, kind: Kind, namespace: str, name: str) -> Revision:
         """Raises ApiError 404."""
         entry = self.store[kind.stored].entries.get((namespace, name))
         if entry is None:
             raise not_found(kind, name)
         return entry
 
-    def create(self, kind: Kind, namespace: str, obj: Obj, options: Options = WRITE) -> Entry:
+    def create(self, kind: Kind, namespace: str, obj: Obj, options: WriteOptions = WRITE) -> Revision:
         """Creates an object, which must be in stored form (`Kind.inward`). The store takes ownership of `obj`."""
         if kind.namespaced and ("", namespace) not in self.store["namespaces"].entries:
             raise not_found(self.kinds.named("namespaces"), namespace)
         obj = {**obj, "metadata": self._new_metadata(kind, namespace, obj)}
         name = obj["metadata"]["name"]
         if (namespace, name) in self.store[kind.stored].entries:
-            raise ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', **kind.details(name))
+            raise StatusError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', **kind.details(name))
         if "status" in kind.subresources and kind.stored not in STATUS_ON_CREATE:
             obj.pop("status", None)
         if kind.schema:
             obj = self._through_schema(kind, obj, options)
         elif prepare := PREPARE.get(kind.stored):
             obj = prepare(self.store, kind, obj)
-        return Entry(obj, self.store.rv) if options.dry_run else self._write(kind, obj)
+        return Revision(obj, self.store.rv) if options.dry_run else self._write(kind, obj)
 
     def _new_metadata(self, kind: Kind, namespace: str, obj: Obj) -> Obj:
         given = obj.get("metadata") or {}
@@ -83,7 +83,7 @@ class Cluster:
         if metadata.get("namespace", namespace) != namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         if metadata.get("resourceVersion"):
-            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         while metadata.get("generateName") and not given.get("name"):
             metadata["name"] = metadata["generateName"] + "".join(random.choices("bcdfghjklmnpqrstvwxz2456789", k=5))
             if (namespace, metadata["name"]) not in self.store[kind.stored].entries:
@@ -98,7 +98,7 @@ class Cluster:
         return metadata | ({"namespace": namespace} if kind.namespaced else {})
 
     @staticmethod
-    def _through_schema(kind: Kind, obj: Obj, options: Options) -> Obj:
+    def _through_schema(kind: Kind, obj: Obj, options: WriteOptions) -> Obj:
         dropped = kind.schema.prune(obj)
         if dropped and options.strict:
             raise bad_request("strict decoding error: " + ", ".join(f'unknown field "{path}"' for path in dropped))
@@ -107,7 +107,7 @@ class Cluster:
             raise invalid(kind, obj["metadata"]["name"], *problems)
         return obj
 
-    def update(self, kind: Kind, key: Key, obj: Obj, sub: str = "", options: Options = WRITE) -> Entry:
+    def update(self, kind: Kind, key: Key, obj: Obj, sub: str = "", options: WriteOptions = WRITE) -> Revision:
         """Replaces an object, or only its status. Raises ApiError 409 if `obj` has another resourceVersion or uid."""
         namespace, name = key
         if kind.stored in PUT_CREATES and key not in self.store[kind.stored].entries:
@@ -129,7 +129,7 @@ class Cluster:
             pods.check_update(kind, entry.obj, new)
         elif kind.stored == schemas.CRDS and not sub:
             new = schemas.accept(kind, new)
-        return Entry(new, self.store.rv) if options.dry_run else self.replace(kind, entry, new)
+        return Revision(new, self.store.rv) if options.dry_run else self.replace(kind, entry, new)
 
     @staticmethod
     def _merged(kind: Kind, old: Obj, new: Obj, sub: str) -> Obj:
@@ -144,7 +144,7 @@ class Cluster:
         metadata = {key: value for key, value in new["metadata"].items() if key not in FIXED + DROPPED}
         return new | {"metadata": metadata | fixed}
 
-    def replace(self, kind: Kind, entry: Entry, new: Obj) -> Entry:
+    def replace(self, kind: Kind, entry: Revision, new: Obj) -> Revision:
         """Writes a changed object without checks. Maintains the generation, honours finalizers, and ignores no-ops."""
         metadata = new["metadata"] | {"resourceVersion": str(entry.rv)}
         new = new | {"metadata": metadata}
@@ -158,7 +158,7 @@ class Cluster:
             return self._remove(kind, entry)
         return self._write(kind, new)
 
-    def delete(self, kind: Kind, namespace: str, name: str, body: Obj, options: Options = WRITE) -> Entry:
+    def delete(self, kind: Kind, namespace: str, name: str, body: Obj, options: WriteOptions = WRITE) -> Revision:
         """Deletes an object, or sets its deletionTimestamp if it has finalizers or a grace period. `body`:
         DeleteOptions.
         """
@@ -175,7 +175,7 @@ class Cluster:
         marks = {"deletionTimestamp": self.now(), "deletionGracePeriodSeconds": grace}
         return self.replace(kind, entry, entry.obj | {"metadata": metadata | marks})
 
-    def _write(self, kind: Kind, obj: Obj) -> Entry:
+    def _write(self, kind: Kind, obj: Obj) -> Revision:
         entry = self.store.write(kind.stored, obj)
         if kind.stored == schemas.CRDS:
             self.kinds.remove(obj["spec"]["group"], obj["spec"]["names"]["plural"])
@@ -183,35 +183,35 @@ class Cluster:
                 self.kinds.add(custom)
         return entry
 
-    def _remove(self, kind: Kind, entry: Entry) -> Entry:
+    def _remove(self, kind: Kind, entry: Revision) -> Revision:
         """Removes an object and its dependents: the objects in a namespace, of a CRD, or owned by a workload."""
         (namespace, name), uid = entry.key, entry.obj["metadata"]["uid"]
         if kind.stored == "namespaces":
             for inner in [inner for inner in self.kinds if inner.namespaced]:
-                self._remove_all(inner.stored, Selection(name))
+                self._remove_all(inner.stored, ListSelection(name))
         removed = self.store.remove(kind.stored, entry)
         if kind.stored == schemas.CRDS:
-            self._remove_all(name, Selection())
+            self._remove_all(name, ListSelection())
             self.kinds.remove(entry.obj["spec"]["group"], entry.obj["spec"]["names"]["plural"])
         for owned in map(self.kinds.named, ("replicasets.apps", "pods") if kind.stored in OWNERS else ()):
             for dependent in self.owned(owned, namespace, uid):
                 self.delete(owned, *dependent.key, {})
         return removed
 
-    def _remove_all(self, stored: str, selection: Selection) -> None:
+    def _remove_all(self, stored: str, selection: ListSelection) -> None:
         for entry in self.store[stored].select(selection):
             self.store.remove(stored, entry)
 
-    def owned(self, kind: Kind, namespace: str, uid: str) -> list[Entry]:
+    def owned(self, kind: Kind, namespace: str, uid: str) -> list[Revision]:
         """The objects of a kind whose owner references contain `uid`."""
 
         def is_owned(obj: Obj) -> bool:
             return any(owner["uid"] == uid for owner in obj["metadata"].get("ownerReferences") or ())
 
-        return self.store[kind.stored].select(Selection(namespace, (is_owned,)))
+        return self.store[kind.stored].select(ListSelection(namespace, (is_owned,)))
 
 
-def _check(kind: Kind, entry: Entry, wanted: Obj) -> None:
+def _check(kind: Kind, entry: Revision, wanted: Obj) -> None:
     """Raises ApiError 409 if `wanted` has a uid or resourceVersion that the object does not have."""
     name, uid = entry.key[1], entry.obj["metadata"]["uid"]
     if wanted.get("uid", uid) != uid:

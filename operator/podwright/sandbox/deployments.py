@@ -10,10 +10,10 @@ from functools import partial
 
 import orjson
 
-from podwright.sandbox.cluster import Cluster
-from podwright.sandbox.errors import ApiError
+from podwright.sandbox.cluster import SandboxCluster
+from podwright.sandbox.errors import StatusError
 from podwright.sandbox.kinds import Kind, Obj
-from podwright.sandbox.store import Change, Entry, Key
+from podwright.sandbox.store import Key, Revision, StoreChange
 
 HASH = "pod-template-hash"
 
@@ -21,7 +21,7 @@ HASH = "pod-template-hash"
 class Deployments:
     """Reconciles the Deployments and ReplicaSets affected by changes, once per iteration of the event loop."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SandboxCluster) -> None:
         self._cluster = cluster
         resources = ("deployments.apps", "replicasets.apps", "pods")
         self._deployments, self._sets, self._pods = map(cluster.kinds.named, resources)
@@ -29,7 +29,7 @@ class Deployments:
         self.watchers = {kind.stored: partial(self._changed, kind, owner) for kind, owner in owners.items()}
         self._dirty: dict[tuple[str, Key], None] = {}
 
-    def _changed(self, kind: Kind, owner: Kind | None, change: Change) -> None:
+    def _changed(self, kind: Kind, owner: Kind | None, change: StoreChange) -> None:
         entry = change.latest
         if kind is not self._pods:
             self._enqueue(kind, entry.key)
@@ -47,10 +47,10 @@ class Deployments:
         for stored, key in dirty:
             entry = self._cluster.store[stored].entries.get(key)
             if entry is not None and "deletionTimestamp" not in entry.obj["metadata"]:
-                with contextlib.suppress(ApiError):  # the template is not a valid pod
+                with contextlib.suppress(StatusError):  # the template is not a valid pod
                     (self._replica_set if stored == self._sets.stored else self._deployment)(entry)
 
-    def _deployment(self, entry: Entry) -> None:
+    def _deployment(self, entry: Revision) -> None:
         namespace, spec = entry.key[0], entry.obj["spec"]
         template = orjson.dumps(spec["template"], option=orjson.OPT_SORT_KEYS)
         name = hashlib.sha256(template).hexdigest()[:10]
@@ -66,7 +66,7 @@ class Deployments:
         updated = {"updatedReplicas": sum(old.obj["status"].get("replicas", 0) for old in current)}
         self._status(self._deployments, entry.key, totals | updated)
 
-    def _replica_set(self, entry: Entry) -> None:
+    def _replica_set(self, entry: Revision) -> None:
         (namespace, name), spec = entry.key, entry.obj["spec"]
         owned = self._cluster.owned(self._pods, namespace, entry.obj["metadata"]["uid"])
         pods = [pod for pod in owned if "deletionTimestamp" not in pod.obj["metadata"]]

@@ -6,21 +6,21 @@ Nothing runs: no images are pulled, and pods never finish or fail. A pod that is
 import asyncio
 from collections.abc import Callable
 
-from podwright.sandbox.cluster import Cluster
+from podwright.sandbox.cluster import SandboxCluster
 from podwright.sandbox.kinds import Kind
 from podwright.sandbox.pods import set_condition
-from podwright.sandbox.store import Change, Entry
+from podwright.sandbox.store import Revision, StoreChange
 
 
 class Kubelet:
     """Reacts to each change of a pod or node after `delay` seconds. `watchers` holds its callbacks by stored kind."""
 
-    def __init__(self, cluster: Cluster, delay: float) -> None:
+    def __init__(self, cluster: SandboxCluster, delay: float) -> None:
         self._cluster, self._delay, self._started = cluster, delay, 0
         self._pods, self._nodes = cluster.kinds.named("pods"), cluster.kinds.named("nodes")
         self.watchers = {"pods": self._on_pod, "nodes": self._on_node}
 
-    def _later(self, act: Callable[[Entry], None], kind: Kind, entry: Entry) -> None:
+    def _later(self, act: Callable[[Revision], None], kind: Kind, entry: Revision) -> None:
         """Calls `act` after the delay with the current object, unless it was deleted or replaced."""
         entries = self._cluster.store[kind.stored].entries
 
@@ -31,7 +31,7 @@ class Kubelet:
 
         asyncio.get_running_loop().call_later(self._delay, run)
 
-    def _on_pod(self, change: Change) -> None:
+    def _on_pod(self, change: StoreChange) -> None:
         if change.new is None or not (node := change.new.obj["spec"].get("nodeName")):
             return
         if "deletionTimestamp" in change.new.obj["metadata"]:
@@ -39,11 +39,11 @@ class Kubelet:
         elif change.new.obj["status"].get("phase") == "Pending" and ("", node) in self._cluster.store["nodes"].entries:
             self._later(self._run, self._pods, change.new)
 
-    def _on_node(self, change: Change) -> None:
+    def _on_node(self, change: StoreChange) -> None:
         if change.old is None and change.new is not None:
             self._later(self._register, self._nodes, change.new)
 
-    def _run(self, entry: Entry) -> None:
+    def _run(self, entry: Revision) -> None:
         pod, now = entry.copy(), self._cluster.now()
         if pod["status"].get("phase") != "Pending":
             return
@@ -60,10 +60,10 @@ class Kubelet:
         pod["status"] |= {"podIPs": [{"ip": ip}], "containerStatuses": containers}
         self._cluster.replace(self._pods, entry, pod)
 
-    def _kill(self, entry: Entry) -> None:
+    def _kill(self, entry: Revision) -> None:
         self._cluster.delete(self._pods, *entry.key, {"gracePeriodSeconds": 0})
 
-    def _register(self, entry: Entry) -> None:
+    def _register(self, entry: Revision) -> None:
         node, now = entry.copy(), self._cluster.now()
         status = node["status"] = {"capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"}} | (
             node.get("status") or {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonpatch
 
-from podwright.sandbox.errors import ApiError, bad_request
+from podwright.sandbox.errors import StatusError, bad_request
 
 BY_NAME = (
     "containers initContainers ephemeralContainers env imagePullSecrets resourceClaims resourceClaimStatuses"
@@ -39,7 +39,7 @@ def json_patch(target: Any, operations: Any) -> Any:
     try:
         return jsonpatch.apply_patch(target, operations)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, ValueError) as error:
-        raise ApiError(422, "Invalid", f"the server rejected our request: {error}") from error
+        raise StatusError(422, "Invalid", f"the server rejected our request: {error}") from error
 
 
 def strategic(target: Any, patch: Any, kind: str = "") -> Any:

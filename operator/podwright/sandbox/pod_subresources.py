@@ -4,24 +4,24 @@ Sources: "Scheduling, Preemption and Eviction" in the Kubernetes documentation, 
 as recorded by `tests/contract`.
 """
 
-from podwright.sandbox.cluster import Cluster
-from podwright.sandbox.errors import ApiError, bad_request, conflict, not_found
+from podwright.sandbox.cluster import SandboxCluster
+from podwright.sandbox.errors import StatusError, bad_request, conflict, not_found
 from podwright.sandbox.kinds import Obj
 from podwright.sandbox.pods import set_condition
 from podwright.sandbox.selectors import selects
 
 
-def bind(cluster: Cluster, namespace: str, name: str, binding: Obj) -> None:
+def bind(cluster: SandboxCluster, namespace: str, name: str, binding: Obj) -> None:
     """Sets `spec.nodeName`. As on the real API server, the node need not exist."""
     kind = cluster.kinds.named("pods")
     target, metadata = binding.get("target") or {}, binding.get("metadata") or {}
     if metadata.get("name", name) != name:
         raise bad_request("name in URL does not match name in Binding object")
     if not target.get("name"):
-        raise ApiError(500, "", "target.name: Required value")
+        raise StatusError(500, "", "target.name: Required value")
     if target.get("kind") not in (None, "", "Node"):
         problem = f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
-        raise ApiError(500, "", f"target.kind: {problem}")
+        raise StatusError(500, "", f"target.kind: {problem}")
     entry = cluster.store["pods"].entries.get((namespace, name))
     if entry is None:
         raise not_found(kind, name)
@@ -45,7 +45,7 @@ def bind(cluster: Cluster, namespace: str, name: str, binding: Obj) -> None:
     cluster.replace(kind, entry, pod)
 
 
-def evict(cluster: Cluster, namespace: str, name: str, eviction: Obj) -> None:
+def evict(cluster: SandboxCluster, namespace: str, name: str, eviction: Obj) -> None:
     """Deletes the pod. Raises ApiError 429 if a PodDisruptionBudget's status forbids it."""
     kind = cluster.kinds.named("pods")
     pod = cluster.get(kind, namespace, name).obj
@@ -54,7 +54,7 @@ def evict(cluster: Cluster, namespace: str, name: str, eviction: Obj) -> None:
     cluster.delete(kind, namespace, name, eviction.get("deleteOptions") or {})
 
 
-def _spend_budget(cluster: Cluster, namespace: str, pod: Obj) -> None:
+def _spend_budget(cluster: SandboxCluster, namespace: str, pod: Obj) -> None:
     kind = cluster.kinds.named("poddisruptionbudgets.policy")
     ready = {"type": "Ready", "status": "True"}.items()
     healthy = any(ready <= condition.items() for condition in pod["status"].get("conditions") or ())
@@ -69,6 +69,6 @@ def _spend_budget(cluster: Cluster, namespace: str, pod: Obj) -> None:
         if status.get("disruptionsAllowed", 0) <= 0:
             cause = {"reason": "DisruptionBudget", "message": f"The disruption budget {name} needs more healthy pods"}
             message = "Cannot evict pod as it would violate the pod's disruption budget."
-            raise ApiError(429, "TooManyRequests", message, causes=[cause])
+            raise StatusError(429, "TooManyRequests", message, causes=[cause])
         status["disruptionsAllowed"] -= 1
         cluster.replace(kind, entry, budget)

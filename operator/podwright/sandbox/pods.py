@@ -5,7 +5,7 @@ Sources: the Pod API reference in the Kubernetes documentation, and the response
 """
 
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
-from podwright.sandbox.errors import ApiError, invalid
+from podwright.sandbox.errors import StatusError, invalid
 from podwright.sandbox.kinds import Kind, Obj
 from podwright.sandbox.store import Store
 
@@ -55,7 +55,7 @@ def _priority(store: Store, kind: Kind, name: str, spec: Obj) -> Obj:
     chosen = spec.get("priorityClassName")
     if chosen and ("", chosen) not in classes:
         why = f"no PriorityClass with name {chosen} was found"
-        raise ApiError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', **kind.details(name))
+        raise StatusError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', **kind.details(name))
     if not chosen:
         chosen = next((entry.key[1] for entry in classes.values() if entry.obj.get("globalDefault")), None)
     found = classes["", chosen].obj if chosen else {}

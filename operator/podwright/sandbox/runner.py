@@ -8,10 +8,10 @@ from typing import Any, Self
 import yaml
 from aiohttp import web
 
-from podwright.sandbox.cluster import Cluster
+from podwright.sandbox.cluster import SandboxCluster
 from podwright.sandbox.deployments import Deployments
 from podwright.sandbox.kubelet import Kubelet
-from podwright.sandbox.server import BODY_LIMIT, Server
+from podwright.sandbox.server import BODY_LIMIT, SandboxServer
 
 
 class Sandbox:
@@ -30,8 +30,8 @@ class Sandbox:
         controllers: bool = True,
         delay: float = 0.05,
     ) -> None:
-        self.cluster, self.url = Cluster(history), ""
-        self._port, self._server = port, Server(self.cluster)
+        self.cluster, self.url = SandboxCluster(history), ""
+        self._port, self._server = port, SandboxServer(self.cluster)
         self._runner: web.ServerRunner | None = None
         helpers: list[Kubelet | Deployments] = [Kubelet(self.cluster, delay)] if kubelet else []
         helpers += [Deployments(self.cluster)] if controllers else []

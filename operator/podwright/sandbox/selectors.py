@@ -1,6 +1,6 @@
 """Compiles the label and field selectors of a query string to predicates over stored objects.
 
-A `Selection` holds all criteria of a list or watch. A missing field equals the empty string, as in Kubernetes.
+A `ListSelection` holds all criteria of a list or watch. A missing field equals the empty string, as in Kubernetes.
 """
 
 import re
@@ -31,7 +31,7 @@ _REQUIREMENT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ListSelection:
     """A namespace ("" for all) and the predicates that an object must satisfy."""
 
     namespace: str = ""
@@ -43,9 +43,9 @@ class Selection:
         return all(predicate(obj) for predicate in self.predicates)
 
 
-def selection(kind: Kind, namespace: str, labels: str, fields: str) -> Selection:
+def selection(kind: Kind, namespace: str, labels: str, fields: str) -> ListSelection:
     """Parses the selectors. Raises ApiError 400 for a syntax error or an unsupported field."""
-    return Selection(namespace, (*_labels(labels), *_fields(kind, fields)))
+    return ListSelection(namespace, (*_labels(labels), *_fields(kind, fields)))
 
 
 def _labels(text: str) -> list[Predicate]:

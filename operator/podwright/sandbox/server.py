@@ -1,4 +1,4 @@
-"""HTTP: maps paths to kinds, verbs to methods of `Cluster`, and errors to Status objects.
+"""HTTP: maps paths to kinds, verbs to methods of `SandboxCluster`, and errors to Status objects.
 
 To be fast enough for load tests, it uses aiohttp's low-level server without router and middlewares, and encodes each
 object only once.
@@ -13,18 +13,18 @@ import yaml
 from aiohttp import web
 
 from podwright.sandbox import discovery, patches, pod_subresources, tables
-from podwright.sandbox.cluster import Cluster, Options
-from podwright.sandbox.errors import ApiError, bad_request, unsupported_media
+from podwright.sandbox.cluster import SandboxCluster, WriteOptions
+from podwright.sandbox.errors import StatusError, bad_request, unsupported_media
 from podwright.sandbox.kinds import Kind, Obj
-from podwright.sandbox.selectors import Selection, selection
-from podwright.sandbox.store import Entry, Key
+from podwright.sandbox.selectors import ListSelection, selection
+from podwright.sandbox.store import Key, Revision
 from podwright.sandbox.watch_stream import Watch
 
 BODY_LIMIT = 3 * 1024 * 1024
 SNAPSHOTS = 64  # paged lists that can be continued
 HEALTH = ("/healthz", "/livez", "/readyz")
-NO_SUCH_PATH = ApiError(404, "NotFound", "the server could not find the requested resource")
-NOT_ALLOWED = ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+NO_SUCH_PATH = StatusError(404, "NotFound", "the server could not find the requested resource")
+NOT_ALLOWED = StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 SUCCESS: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -36,19 +36,19 @@ class RequestTarget:
     namespace: str
     name: str
     sub: str
-    options: Options
+    options: WriteOptions
 
     @property
     def key(self) -> Key:
         return self.namespace, self.name
 
 
-class Server:
-    """Answers requests on a `Cluster`; `close` ends all watches."""
+class SandboxServer:
+    """Answers requests on a `SandboxCluster`; `close` ends all watches."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SandboxCluster) -> None:
         self.cluster = cluster
-        self._snapshots: OrderedDict[str, tuple[int, list[Entry]]] = OrderedDict()
+        self._snapshots: OrderedDict[str, tuple[int, list[Revision]]] = OrderedDict()
         self._watches: set[Watch] = set()
         self._verbs = {"POST": self._post, "PUT": self._put, "PATCH": self._patch, "DELETE": self._delete}
 
@@ -59,10 +59,10 @@ class Server:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return await self._answer(request)
-        except ApiError as error:
+        except StatusError as error:
             return _json(error.status(), error.code, {"Retry-After": "1"} if error.code == 429 else None)
         except web.HTTPRequestEntityTooLarge:
-            return _json(ApiError(413, "RequestEntityTooLarge", f"limit is {BODY_LIMIT}").status(), 413)
+            return _json(StatusError(413, "RequestEntityTooLarge", f"limit is {BODY_LIMIT}").status(), 413)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # Built-in kinds have no schema here, so objects of the wrong shape fail only during processing.
             return _json(bad_request(f"cannot be handled: {error!r}").status(), 400)
@@ -98,10 +98,10 @@ class Server:
         if sub and sub not in kind.subresources:
             raise NO_SUCH_PATH
         query = request.query
-        options = Options(query.get("dryRun") == "All", query.get("fieldValidation") == "Strict")
+        options = WriteOptions(query.get("dryRun") == "All", query.get("fieldValidation") == "Strict")
         return RequestTarget(kind=kind, namespace=namespace, name=name, sub=sub, options=options)
 
-    def _entry(self, request: web.BaseRequest, target: RequestTarget, entry: Entry, code: int = 200) -> web.Response:
+    def _entry(self, request: web.BaseRequest, target: RequestTarget, entry: Revision, code: int = 200) -> web.Response:
         if target.sub == "scale":
             return _json(_scale(entry), code)
         if "as=Table" in request.headers.get("Accept", ""):
@@ -115,7 +115,7 @@ class Server:
         token, _, start = query.get("continue", "").partition("-")
         if token and token not in self._snapshots:
             message = "The provided continue parameter is too old to display a consistent list result."
-            raise ApiError(410, "Expired", message)
+            raise StatusError(410, "Expired", message)
         rv, entries = self._snapshots[token] if token else (store.rv, store[kind.stored].select(chosen))
         limit, offset = int(query.get("limit") or 0), int(start or 0)
         page = entries[offset : offset + limit] if limit else entries[offset:]
@@ -133,7 +133,7 @@ class Server:
         head = orjson.dumps({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata})
         return _bytes(b'%b,"items":[%b]}' % (head[:-1], b",".join(items)))
 
-    def _keep_snapshot(self, rv: int, entries: list[Entry]) -> str:
+    def _keep_snapshot(self, rv: int, entries: list[Revision]) -> str:
         """Keeps a list for its further pages, and returns its token. Entries are immutable, so the list is a
         snapshot.
         """
@@ -194,7 +194,7 @@ class Server:
         obj = self._scaled(target, patched) if target.sub == "scale" else _inward(kind, patched)
         return self._entry(request, target, self._update(target, obj))
 
-    def _update(self, target: RequestTarget, obj: Obj) -> Entry:
+    def _update(self, target: RequestTarget, obj: Obj) -> Revision:
         sub = target.sub if target.sub == "status" else ""
         return self.cluster.update(target.kind, target.key, obj, sub, target.options)
 
@@ -228,7 +228,7 @@ def _bytes(body: bytes, code: int = 200) -> web.Response:
     return web.Response(body=body, status=code, content_type="application/json")
 
 
-def _selection(request: web.BaseRequest, target: RequestTarget) -> Selection:
+def _selection(request: web.BaseRequest, target: RequestTarget) -> ListSelection:
     labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
     return selection(target.kind, target.namespace, labels, fields)
 
@@ -270,7 +270,7 @@ def _inward(kind: Kind, body: Obj) -> Obj:
     return kind.inward(body)
 
 
-def _scale(entry: Entry) -> Obj:
+def _scale(entry: Revision) -> Obj:
     spec, metadata = entry.obj["spec"], entry.obj["metadata"]
     kept = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")}
     status = {"replicas": (entry.obj.get("status") or {}).get("replicas", 0)}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from podwright.sandbox.kinds import Kind, Obj
-from podwright.sandbox.store import Entry
+from podwright.sandbox.store import Revision
 
 Cell = Callable[[Obj], Any]
 Column = tuple[str, Cell, int]  # header, cell, priority (1: only with -o wide)
@@ -31,7 +31,7 @@ UNITS += [(28_800, "h", 3600, "m", 60), (172_800, "h", 3600, "", 0), (691_200, "
 STEPS = re.compile(r"\[\?\(@\.([\w.]+)\s*==\s*[\"']([^\"']*)[\"']\)\]|\[(\d+|\*)\]|\['([^']+)'\]|\.?([^.\[\]]+)")
 
 
-def table(kind: Kind, entries: Iterable[Entry], metadata: Obj, include: str, *, headers: bool = True) -> Obj:
+def table(kind: Kind, entries: Iterable[Revision], metadata: Obj, include: str, *, headers: bool = True) -> Obj:
     """A Table of the entries. `include`: what each row contains besides its cells, one of Metadata, Object and None."""
     columns = _columns(kind)
     shown = [{"name": name, "type": "string", "format": "", "description": "", "priority": p} for name, _, p in columns]

@@ -9,10 +9,10 @@ import orjson
 from aiohttp import web
 
 from podwright.sandbox import tables
-from podwright.sandbox.errors import ApiError
+from podwright.sandbox.errors import StatusError
 from podwright.sandbox.kinds import Kind, Obj
-from podwright.sandbox.selectors import Selection
-from podwright.sandbox.store import Change, Entry, Store, event_line
+from podwright.sandbox.selectors import ListSelection
+from podwright.sandbox.store import Revision, Store, StoreChange, event_line
 
 BOOKMARK_SECONDS = 15.0
 WATCH_SECONDS = 1800
@@ -22,10 +22,10 @@ BEFORE_END_SECONDS = 2.0  # when the last bookmark comes, as from the API server
 class Watch:
     """Raises ApiError for an invalid query. After `end`, `pump` writes the pending events and returns."""
 
-    def __init__(self, store: Store, kind: Kind, selection: Selection, request: web.BaseRequest) -> None:
+    def __init__(self, store: Store, kind: Kind, selection: ListSelection, request: web.BaseRequest) -> None:
         query, rv = request.query, request.query.get("resourceVersion", "")
         if rv and not rv.isdigit():
-            raise ApiError(500, "", f'resourceVersion: Invalid value: "{rv}": invalid syntax')
+            raise StatusError(500, "", f'resourceVersion: Invalid value: "{rv}": invalid syntax')
         self._store, self._kind, self._selection = store, kind, selection
         self._initial = query.get("sendInitialEvents") == "true"
         self._bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
@@ -41,7 +41,7 @@ class Watch:
         try:
             self._begin(int(rv or 0))
             store[kind.stored].watchers.add(self._offer)
-        except ApiError as error:
+        except StatusError as error:
             self._pending.append(event_line("ERROR", orjson.dumps(error.status())))
             self.end()
 
@@ -56,13 +56,13 @@ class Watch:
         if self._initial:
             self._bookmark({"annotations": {"k8s.io/initial-events-end": "true"}})
 
-    def _offer(self, change: Change) -> None:
+    def _offer(self, change: StoreChange) -> None:
         seen = change.seen(self._selection)
         if seen:
             self._pending.append(self._line(*seen) if self._table else change.line(self._kind, *seen))
             self._wake.set()
 
-    def _line(self, event: str, entry: Entry) -> bytes:
+    def _line(self, event: str, entry: Revision) -> bytes:
         if not self._table:
             return event_line(event, self._kind.encode(entry.obj, entry.data))
         metadata, headers = {"resourceVersion": str(entry.rv)}, self._headers

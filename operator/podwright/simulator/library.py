@@ -23,12 +23,12 @@ from podwright.core.plugins import PLUGINS
 from podwright.simulator.explain.results import Explanation, WorkloadExplanation
 from podwright.simulator.explain.targets import explain_target, parse_target
 from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, parse_scale
-from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load
 from podwright.simulator.manifests import parse_manifests, read_manifests
 from podwright.simulator.replay.plots import plots as draw_plots
 from podwright.simulator.replay.recording import read_recording
-from podwright.simulator.replay.run import Candidate, ReplayOptions
+from podwright.simulator.replay.run import ReplayCandidate, ReplayOptions
 from podwright.simulator.replay.run import replay as run_replay
 from podwright.simulator.replay.scorecard import Scorecard
 from podwright.simulator.replay.task_lists import read_nodes, read_tasks, stream_of
@@ -115,13 +115,13 @@ class Cluster:
         API server of one `kubernetes.client.ApiClient`. Raises SnapshotError and OSError.
         """
         if len(sources) == 1 and not isinstance(sources[0], str | Path):
-            return Cluster(snapshot_of(Connection(client=sources[0])))
+            return Cluster(snapshot_of(LiveConnection(client=sources[0])))
         return Cluster(read_snapshot([str(path) for path in sources]))
 
     @staticmethod
     def live(kubeconfig: str | None = None, context: str | None = None) -> Cluster:
         """From the API server that the kubeconfig names, with its user's permissions. Raises SnapshotError."""
-        return Cluster(snapshot_of(Connection(kubeconfig=kubeconfig, context=context)))
+        return Cluster(snapshot_of(LiveConnection(kubeconfig=kubeconfig, context=context)))
 
     @staticmethod
     def of(objects: Sequence[Raw | Model]) -> Cluster:
@@ -240,7 +240,7 @@ def replay(
         if path.removesuffix(".gz").endswith(".csv")
         else read_recording(path, initial)
     )
-    candidates = [Candidate(name, [policy.raw for policy in chosen]) for name, chosen in policies.items()]
+    candidates = [ReplayCandidate(name, [policy.raw for policy in chosen]) for name, chosen in policies.items()]
     return run_replay(found, candidates, ReplayOptions(seed=seed))
 
 

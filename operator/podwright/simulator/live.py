@@ -100,7 +100,7 @@ AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class LiveConnection:
     """How to reach the API server, as with kubectl's flags. `namespaces`: the only ones to read; empty: all."""
 
     kubeconfig: str | None = None
@@ -122,7 +122,7 @@ class Connection:
     client: ApiClient | None = None
     """Asked instead of a client with these credentials, and left open."""
 
-    def credentials(self) -> credentials.Source:
+    def credentials(self) -> credentials.CredentialSource:
         """Raises ConfigError."""
         if self.as_groups and not self.as_user:
             raise ConfigError("--as-group needs --as")
@@ -146,7 +146,7 @@ class Connection:
         return [*self.annotations, *map(escape, keys)]
 
 
-def snapshot_of(connection: Connection) -> Snapshot:
+def snapshot_of(connection: LiveConnection) -> Snapshot:
     """Takes a snapshot. Raises SnapshotError if the server cannot be reached, or lets us list no nodes or no pods."""
     try:
         taken = take_snapshot(connection)
@@ -159,7 +159,7 @@ def snapshot_of(connection: Connection) -> Snapshot:
     return replace(taken, signals=numbers, missing={**taken.missing, **unread})
 
 
-def take_snapshot(connection: Connection) -> Snapshot:
+def take_snapshot(connection: LiveConnection) -> Snapshot:
     """Lists all kinds that matter; asks no sources of signals. Raises ClusterError, ConfigError, OSError and
     SnapshotError.
     """
@@ -184,7 +184,7 @@ def take_snapshot(connection: Connection) -> Snapshot:
     return Snapshot(objects=objects, missing=missing, taken_at=time.time(), minor=minor)
 
 
-def knowing_owners(connection: Connection) -> tuple[Connection, Sequence[Resource]]:
+def knowing_owners(connection: LiveConnection) -> tuple[LiveConnection, Sequence[Resource]]:
     """The kinds of owners of pods that WorkloadGroupings read, and the connection that keeps what they read of these.
     Raises ClusterError, ConfigError and OSError.
     """
@@ -192,7 +192,7 @@ def knowing_owners(connection: Connection) -> tuple[Connection, Sequence[Resourc
         return _knowing_owners(reader, connection)
 
 
-def _knowing_owners(reader: ApiReader, connection: Connection) -> tuple[Connection, Sequence[Resource]]:
+def _knowing_owners(reader: ApiReader, connection: LiveConnection) -> tuple[LiveConnection, Sequence[Resource]]:
     read = ReadOwners.by(_listed(reader, GROUPING, connection)[1])
     found = [_resource_of(reader, kind, versions) for kind, versions in read.kinds.items() if kind != POD_OWNER]
     return replace(connection, annotations=(*connection.annotations, *read.annotations), named=read.named), found
@@ -225,7 +225,7 @@ def _config_map(reader: ApiReader, config_map: ConfigMap, namespace: str) -> tup
     return params.problem_of(raw, namespace), raw
 
 
-async def _numbers(connection: Connection, nodes: int) -> tuple[Numbers, Mapping[str, str]]:
+async def _numbers(connection: LiveConnection, nodes: int) -> tuple[Numbers, Mapping[str, str]]:
     from podwright.kube.client.http import Http  # noqa: PLC0415 -- see api_client
     from podwright.kube.node_signals.numbers import current_numbers  # noqa: PLC0415 -- likewise
 
@@ -243,7 +243,7 @@ def _name(versions: Sequence[Resource]) -> str:
 
 
 def _listed_first(
-    reader: ApiReader, versions: Sequence[Resource], connection: Connection
+    reader: ApiReader, versions: Sequence[Resource], connection: LiveConnection
 ) -> tuple[str, tuple[str, list[dict[str, Any]]]]:
     """The kind's name; why it could not be listed ("" if it could), and the objects, in the first version that is
     served.
@@ -256,7 +256,7 @@ def _listed_first(
     return _name(versions), (problem, found)
 
 
-def _listed(reader: ApiReader, resource: Resource, connection: Connection) -> tuple[str, list[dict[str, Any]]]:
+def _listed(reader: ApiReader, resource: Resource, connection: LiveConnection) -> tuple[str, list[dict[str, Any]]]:
     within = connection.namespaces if resource.namespaced else ()
     paths = [resource.collection_in(namespace) for namespace in within] or [resource.collection]
     try:
@@ -269,7 +269,7 @@ def _listed(reader: ApiReader, resource: Resource, connection: Connection) -> tu
         raise
 
 
-def kept_of(resource: Resource, raw: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
+def kept_of(resource: Resource, raw: Mapping[str, Any], connection: LiveConnection) -> dict[str, Any]:
     """What is kept of an object of this kind."""
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     return redacted(

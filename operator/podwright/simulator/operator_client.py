@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.credentials.credentials import Credentials
 from podwright.kube.client.errors import ConfigError, is_not_found
-from podwright.simulator.live import Connection
+from podwright.simulator.live import LiveConnection
 
 SECONDS: Final = 10.0
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
@@ -22,7 +22,9 @@ class OperatorError(Exception):
     """The operator could not be reached, or did not answer. The message names its URL."""
 
 
-def ask(url: str, path: str, query: Mapping[str, str], connection: Connection, *, ca_file: str | None = None) -> Answer:
+def ask(
+    url: str, path: str, query: Mapping[str, str], connection: LiveConnection, *, ca_file: str | None = None
+) -> Answer:
     """The operator's answer; empty if it answers 404. Raises OperatorError.
 
     `url`: `https://HOST:PORT`, or `http://127.0.0.1:PORT`, which is sent no credentials. `ca_file`: the authorities of
@@ -40,7 +42,7 @@ def ask(url: str, path: str, query: Mapping[str, str], connection: Connection, *
     return found if isinstance(found, Mapping) else {}
 
 
-def _credentials(url: str, connection: Connection, ca_file: str | None) -> Credentials:
+def _credentials(url: str, connection: LiveConnection, ca_file: str | None) -> Credentials:
     base = urlsplit(url)
     server = f"{base.scheme}://{base.netloc}"
     if base.scheme == "http" and base.hostname in _LOOPBACK:

@@ -8,17 +8,17 @@ from typing import Any
 
 from podwright.api.permissions import INSTALLED_NAMESPACE
 from podwright.core.rebalance.movable import SYSTEM_NAMESPACES, View
-from podwright.core.rebalance.planner import Planner
-from podwright.core.rebalance.rules import Plan, RebalanceRules
+from podwright.core.rebalance.planner import RebalancePlanner
+from podwright.core.rebalance.rules import RebalancePlan, RebalanceRules
 from podwright.engine.rebalance.provable import is_exempt, provable_framework
 from podwright.simulator.loaded import LoadedCluster
 
 Raw = Mapping[str, Any]
 
 
-def plan_of(cluster: LoadedCluster, rules: RebalanceRules, namespace: str = INSTALLED_NAMESPACE) -> Plan:
+def plan_of(cluster: LoadedCluster, rules: RebalanceRules, namespace: str = INSTALLED_NAMESPACE) -> RebalancePlan:
     """The plan that the operator would make now. `namespace`: the operator's."""
-    return Planner(cluster.cache, rules, view_of(cluster, namespace)).plan()
+    return RebalancePlanner(cluster.cache, rules, view_of(cluster, namespace)).plan()
 
 
 def view_of(cluster: LoadedCluster, namespace: str = INSTALLED_NAMESPACE) -> View:

@@ -87,7 +87,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeChange:
+class NodeDifference:
     """A node before and after: its number of pods, and what they request, by resource. None: there is no such node
     then.
     """
@@ -112,8 +112,8 @@ class Emptied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """The result of a simulation. `gangs`: those that still wait, by their workloads, and how far each is; `complete`: False if there was no time for all pods; `notes`: limitations of the
-    answer.
+    """The result of a simulation. `gangs`: those that still wait, by their workloads, and how far each is; `complete`:
+    False if there was no time for all pods; `notes`: limitations of the answer.
     """
 
     name: str
@@ -124,7 +124,7 @@ class SimulationResult:
     gone: Sequence[str]
     before: Totals
     after: Totals
-    changes: Sequence[NodeChange]
+    changes: Sequence[NodeDifference]
     emptied: Emptied | None
     gangs: Sequence[str]
     attempts: int

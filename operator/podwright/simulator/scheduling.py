@@ -21,7 +21,7 @@ from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
@@ -86,7 +86,7 @@ class Preempted:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SchedulingOutcome:
     """The results by uid of the pod. A pod that was preempted after it had got a node is in `preempted` only."""
 
     landed: dict[str, Landed] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Scheduling:
         waits: Waits = DEFAULT_WAITS,
         stopped: Callable[[], bool] = _never,
     ) -> None:
-        self.outcome = Outcome()
+        self.outcome = SchedulingOutcome()
         self._cluster = cluster
         self._cache = cluster.cache
         self._carrier = carrier
@@ -172,7 +172,7 @@ class Scheduling:
             self._attempt(queued)
         self.outcome.complete = False
 
-    def settle(self) -> Outcome:
+    def settle(self) -> SchedulingOutcome:
         """Attempts all pods until only events could help the others. Advances the clock past backoffs."""
         self.run()
         while self.outcome.complete and self.is_due_later:
@@ -302,7 +302,7 @@ class Scheduling:
                 self._pends(member, f"the pod waits because {policy.why_waits(member.pod)}", {WAITS_FOR_POLICY})
             return
         args = policy.compiled.profile.args.get(GangScheduling.name)
-        planner = Planner(
+        planner = GangPlanner(
             framework=policy.framework,
             cache=self._cache,
             group=group,
@@ -409,7 +409,7 @@ class Scheduling:
 
 
 def _waits_for(policy: ActivePolicy, plugins: frozenset[str], pending: frozenset[str]) -> frozenset[str]:
-    """The plugins for whose events a rejected pod waits. Without any, there is no node, and any new one helps; the queue
-    would retry the pod for ever.
+    """The plugins for whose events a rejected pod waits. Without any, there is no node, and any new one helps; the
+    queue would retry the pod for ever.
     """
     return plugins if plugins or pending else frozenset(plugin.name for plugin in policy.framework.filter_plugins)

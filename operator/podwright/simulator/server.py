@@ -44,7 +44,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """Bounds of one request, and of the number of open requests. `body_seconds`: how long a body may take to arrive;
     `listed`: how many pods all results of a request list; further ones are summaries.
     """
@@ -82,12 +82,17 @@ class SimulationServer:
     """
 
     def __init__(
-        self, read: Callable[[], LoadedCluster], *, limits: Limits | None = None, token: str = "", local: bool = True
+        self,
+        read: Callable[[], LoadedCluster],
+        *,
+        limits: RequestLimits | None = None,
+        token: str = "",
+        local: bool = True,
     ) -> None:
         """`local`: the server listens on loopback only, so a browser must not reach it under another name."""
         self._read = read
         self._cluster = read()
-        self._limits = limits or Limits()
+        self._limits = limits or RequestLimits()
         self._token = token
         self._local = local
         self._worker = ThreadPoolExecutor(1, "podwright simulations")

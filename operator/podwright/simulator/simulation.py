@@ -17,7 +17,7 @@ import numpy as np
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.resources import CPU, MEMORY, PODS
 from podwright.simulator.hypotheses.changes import apply
-from podwright.simulator.hypotheses.hypothesis import Applied, Blocker, Hypothesis, Stopped, Waiting, never
+from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Blocker, Hypothesis, Stopped, Waiting, never
 from podwright.simulator.hypotheses.node_changes import drain_node, remove_node
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.results import (
@@ -25,14 +25,14 @@ from podwright.simulator.results import (
     Emptied,
     Eviction,
     Landing,
-    NodeChange,
+    NodeDifference,
     NodeResult,
     SimulationResult,
     Totals,
     Unplaced,
     Usage,
 )
-from podwright.simulator.scheduling import Outcome, Preempted, Scheduling
+from podwright.simulator.scheduling import Preempted, Scheduling, SchedulingOutcome
 from podwright.simulator.trial import Trial, created_anew
 
 EachNode = Literal["drain", "remove"]
@@ -98,14 +98,14 @@ def simulate_each_node(
     """
     change = drain_node if action == "drain" else remove_node
     with Trial(cluster) as base:
-        _Run(cluster, base, Applied(), seed=seed, stopped=stopped).settle([*cluster.pending.values()])
+        _Run(cluster, base, AppliedHypothesis(), seed=seed, stopped=stopped).settle([*cluster.pending.values()])
         for name in [*cluster.cache.nodes] if nodes is None else nodes:
             if nodes is None and cluster.cache.present(name) is None:
                 continue
             if stopped():
                 return
             with Trial(cluster) as trial:
-                applied = Applied()
+                applied = AppliedHypothesis()
                 change(trial, name, applied)
                 run = _Run(cluster, trial, applied, seed=seed, stopped=stopped)
                 outcome = run.settle(())
@@ -123,7 +123,9 @@ def simulate_each_node(
 class _Run:
     """One scheduling of all pods that wait in a trial."""
 
-    def __init__(self, cluster: LoadedCluster, trial: Trial, applied: Applied, *, seed: int, stopped: Stopped) -> None:
+    def __init__(
+        self, cluster: LoadedCluster, trial: Trial, applied: AppliedHypothesis, *, seed: int, stopped: Stopped
+    ) -> None:
         self._cluster = cluster
         self._trial = trial
         self._waiting = {each.pod.uid: each for each in applied.waiting}
@@ -131,7 +133,7 @@ class _Run:
         self._scheduling = Scheduling(cluster, trial, seed=seed, stopped=stopped)
         self._scheduling.on_preempted = self._preempted
 
-    def settle(self, earlier: Iterable[PodInfo]) -> Outcome:
+    def settle(self, earlier: Iterable[PodInfo]) -> SchedulingOutcome:
         """Schedules these pods, then those that the hypothesis makes wait."""
         for pod in earlier:
             if pod.uid in self._cluster.pending and pod.uid not in self._waiting:
@@ -214,7 +216,7 @@ def _empty(cluster: LoadedCluster, most: int, seed: int, stopped: Stopped) -> Em
                 break
             trial = Trial(cluster)
             with trial:
-                applied = Applied()
+                applied = AppliedHypothesis()
                 drain_node(trial, name, applied)
                 outcome = _Run(cluster, trial, applied, seed=seed, stopped=stopped).settle(())
                 lost = outcome.pending or outcome.preempted or not outcome.complete
@@ -285,7 +287,7 @@ def node_usage(cluster: LoadedCluster) -> _NodeUsage:
     }
 
 
-def _changes(before: _NodeUsage, after: _NodeUsage) -> Sequence[NodeChange]:
+def _changes(before: _NodeUsage, after: _NodeUsage) -> Sequence[NodeDifference]:
     """The nodes whose usage has changed, with the usage before and after."""
     changed = []
     for name in dict.fromkeys((*before, *after)):
@@ -293,7 +295,7 @@ def _changes(before: _NodeUsage, after: _NodeUsage) -> Sequence[NodeChange]:
         if old != new:
             offered = (new or old or (0, {}, {}))[2]
             changed.append(
-                NodeChange(
+                NodeDifference(
                     node=name,
                     allocatable=offered,
                     pods_before=None if old is None else old[0],

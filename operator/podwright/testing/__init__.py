@@ -5,27 +5,27 @@ Read `ControlPlane` in `control_plane` first. `python -m podwright.testing --hel
 
 from podwright.testing.binaries import Binaries, BinariesMissingError
 from podwright.testing.build import BuildError
-from podwright.testing.client import ApiError, Client, wait_until
+from podwright.testing.client import AnswerError, Client, wait_until
 from podwright.testing.control_plane import DEFAULT_CONTROLLERS, ControlPlane, KubectlError
 from podwright.testing.objects import node, pod
 from podwright.testing.processes import Process, ProcessError
-from podwright.testing.servers import Options, Server
+from podwright.testing.servers import ControlPlaneOptions, ServerProcess
 from podwright.testing.versions import VersionError, Versions
 from podwright.testing.workload_api import WorkloadApi, workload_api
 
 __all__ = [
     "DEFAULT_CONTROLLERS",
-    "ApiError",
+    "AnswerError",
     "Binaries",
     "BinariesMissingError",
     "BuildError",
     "Client",
     "ControlPlane",
+    "ControlPlaneOptions",
     "KubectlError",
-    "Options",
     "Process",
     "ProcessError",
-    "Server",
+    "ServerProcess",
     "VersionError",
     "Versions",
     "WorkloadApi",

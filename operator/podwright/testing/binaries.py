@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from podwright.testing import build as builder
-from podwright.testing.versions import PROGRAMS, Program, Versions, same_minor
+from podwright.testing.versions import PROGRAMS, Executable, Versions, same_minor
 
 
 class BinariesMissingError(RuntimeError):
@@ -54,7 +54,7 @@ class Binaries:
                 "and there is no Go to build with"
             )
 
-    def _search(self, program: Program) -> Path | None:
+    def _search(self, program: Executable) -> Path | None:
         assets = os.environ.get("KUBEBUILDER_ASSETS")
         if assets and builder.complete(path := Path(assets) / program.name, program):
             chosen = program.family in self.versions.chosen
@@ -66,6 +66,6 @@ class Binaries:
         path = builder.family_folder(program.family, self.versions) / program.name
         return path if builder.complete(path, program) else None
 
-    def _is_wanted(self, path: Path, program: Program) -> bool:
+    def _is_wanted(self, path: Path, program: Executable) -> bool:
         version = program.version_of(path)
         return version is not None and same_minor(version, self.versions.of(program.family))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from podwright.testing.versions import Family, Program, Versions
+from podwright.testing.versions import Executable, Family, Versions
 
 _GO_MODULES: dict[Family, str] = {
     "kubernetes": "k8s.io/kubernetes",
@@ -63,7 +63,7 @@ def family_folder(family: Family, versions: Versions) -> Path:
     return cache_folder() / f"{family}-{versions.of(family)}"
 
 
-def complete(path: Path, program: Program) -> bool:
+def complete(path: Path, program: Executable) -> bool:
     """True if `path` is executable and the program's companion files are in its folder."""
     return os.access(path, os.X_OK) and all((path.parent / file).exists() for file in program.companions)
 
@@ -78,7 +78,7 @@ def report_to_stderr(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def build(program: Program, versions: Versions, report: Report = report_to_stderr) -> Path:
+def build(program: Executable, versions: Versions, report: Report = report_to_stderr) -> Path:
     """Builds `program` into the cache unless it is there, and returns its path. Raises BuildError."""
     folder = family_folder(program.family, versions)
     target = folder / program.name
@@ -103,7 +103,7 @@ def build_source(source: Path, versions: Versions, report: Report = report_to_st
     end in `_test.go`. The program is cached by the content of `source`.
     """
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in _go_files(source))).hexdigest()[:12]
-    return build(Program(f"{source.stem}-{digest}", "kubernetes", ".", source=source), versions, report)
+    return build(Executable(f"{source.stem}-{digest}", "kubernetes", ".", source=source), versions, report)
 
 
 def _go_files(source: Path) -> list[Path]:
@@ -113,7 +113,7 @@ def _go_files(source: Path) -> list[Path]:
 class _Build:
     """One build: writes a Go module that requires the program's module, then compiles."""
 
-    def __init__(self, go: str, program: Program, versions: Versions, folder: Path, report: Report) -> None:
+    def __init__(self, go: str, program: Executable, versions: Versions, folder: Path, report: Report) -> None:
         self._go = go
         self._program = program
         self._version = versions.of(program.family)

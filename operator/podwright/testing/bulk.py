@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from podwright.testing.client import ApiError
+from podwright.testing.client import AnswerError
 from podwright.testing.objects import collection_path, object_path
 
 Json = dict[str, Any]
@@ -74,7 +74,7 @@ class Bulk:
                 async with session.request(method, path, data=data) as answer:
                     parsed: Json = orjson.loads(await answer.read())
                     if answer.status >= 400:
-                        raise ApiError(answer.status, parsed.get("reason", ""), parsed.get("message", ""))
+                        raise AnswerError(answer.status, parsed.get("reason", ""), parsed.get("message", ""))
                     return parsed
 
             yield send

@@ -23,7 +23,7 @@ _IDLE_SECONDS = 20.0
 """Closes idle connections before the API server does."""
 
 
-class ApiError(RuntimeError):
+class AnswerError(RuntimeError):
     """An error response. `status` is the HTTP code, `reason` that of the Status object."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -55,7 +55,7 @@ class Client:
         status, data = self.raw(method, path, body, query, content_type)
         answer: Json = json.loads(data) if data[:1] == b"{" else {"message": data.decode(errors="replace")}
         if status >= 400:
-            raise ApiError(status, str(answer.get("reason", "")), str(answer.get("message", "")))
+            raise AnswerError(status, str(answer.get("reason", "")), str(answer.get("message", "")))
         return answer
 
     def raw(
@@ -162,7 +162,7 @@ def suppress_status(status: int) -> Iterator[None]:
     """Ignores an ApiError with this status."""
     try:
         yield
-    except ApiError as error:
+    except AnswerError as error:
         if error.status != status:
             raise
 

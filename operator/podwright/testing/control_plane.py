@@ -25,12 +25,12 @@ import yaml
 from podwright.testing import processes, servers
 from podwright.testing.binaries import Binaries
 from podwright.testing.bulk import Bulk
-from podwright.testing.client import ApiError, Client
+from podwright.testing.client import AnswerError, Client
 from podwright.testing.folders import WorkFolder
 from podwright.testing.keys import new_user, write_signing_key, write_token_file
 from podwright.testing.kubeconfig_files import write_kubeconfig
 from podwright.testing.processes import Process, free_port
-from podwright.testing.servers import Options, Server
+from podwright.testing.servers import ControlPlaneOptions, ServerProcess
 
 DEFAULT_CONTROLLERS = (
     "deployment-controller",
@@ -54,11 +54,13 @@ class KubectlError(RuntimeError):
 class ControlPlane:
     """One cluster. Attributes: `kubeconfig` (the admin's), `url`, `client`, `bulk`, `etcd`, `api_server`, `logs`."""
 
-    def __init__(self, options: Options | None = None, binaries: Binaries | None = None, **changes: Any) -> None:
+    def __init__(
+        self, options: ControlPlaneOptions | None = None, binaries: Binaries | None = None, **changes: Any
+    ) -> None:
         """Prepares the processes but starts none. `changes` are fields of Options. Raises BinariesMissingError and
         BuildError.
         """
-        self.options = replace(options or Options(), **changes)
+        self.options = replace(options or ControlPlaneOptions(), **changes)
         self.binaries = binaries or Binaries()
         self.binaries.require(["etcd", "kube-apiserver", "kubectl"])
         programs = {name: self.binaries.path(name) for name in ("etcd", "kube-apiserver", "kubectl")}
@@ -91,7 +93,7 @@ class ControlPlane:
             servers.etcd_command(programs["etcd"], self._etcd_data, etcd_port, peer_port, self.options),
             f"http://127.0.0.1:{etcd_port}/readyz",
         )
-        self.api_server = Server(
+        self.api_server = ServerProcess(
             "kube-apiserver",
             servers.api_server_command(programs["kube-apiserver"], port, etcd_port, files, self.options),
             log=self.logs / "kube-apiserver.log",
@@ -150,7 +152,9 @@ class ControlPlane:
         self.stop(keep_logs=kind is not None and issubclass(kind, Exception))
 
     def save_data(self, target: Path) -> None:
-        """Stops everything, and copies etcd's data to `target`, for `Options.etcd_data` of later control planes."""
+        """Stops everything, and copies etcd's data to `target`, for `ControlPlaneOptions.etcd_data` of later control
+        planes.
+        """
         for process in (*reversed(self._components), self.api_server):
             process.kill()
         self.etcd.stop()
@@ -207,7 +211,7 @@ class ControlPlane:
         ):
             try:
                 self.client.create(body)
-            except ApiError as error:
+            except AnswerError as error:
                 if error.reason != "AlreadyExists":
                     raise
         token = self.client.request(
@@ -228,7 +232,7 @@ class ControlPlane:
         name: str = "kube-scheduler",
         flags: Sequence[str] = (),
         wait: bool = True,
-    ) -> Server:
+    ) -> ServerProcess:
         """Starts kube-scheduler with these fields of a KubeSchedulerConfiguration.
 
         By default, it has no leader election and practically no limit on requests. Without `wait`, this returns before
@@ -252,7 +256,7 @@ class ControlPlane:
 
     def start_controller_manager(
         self, controllers: Sequence[str] = DEFAULT_CONTROLLERS, flags: Sequence[str] = ()
-    ) -> Server:
+    ) -> ServerProcess:
         """Starts kube-controller-manager with these controllers; see the documentation of its flag --controllers."""
         kubeconfig = self.user_kubeconfig("system:kube-controller-manager")
         port = free_port()
@@ -273,7 +277,7 @@ class ControlPlane:
         """A file of YAML documents: KWOK's own Stages, which simulate a kubelet."""
         return self.binaries.path("kwok").parent / "stages.yaml"
 
-    def start_kwok(self, flags: Sequence[str] = (), stages: Path | None = None) -> Server:
+    def start_kwok(self, flags: Sequence[str] = (), stages: Path | None = None) -> ServerProcess:
         """Starts KWOK, which simulates the kubelets of all nodes: bound pods run, nodes are ready and renew their
         leases.
 
@@ -292,7 +296,9 @@ class ControlPlane:
         process.start()
         return process
 
-    def _start_component(self, name: str, command: Sequence[str], ready_url: str, *, wait: bool = True) -> Server:
+    def _start_component(
+        self, name: str, command: Sequence[str], ready_url: str, *, wait: bool = True
+    ) -> ServerProcess:
         server = self._server(name, command, ready_url)
         self._components.append(server)
         if wait:
@@ -301,8 +307,8 @@ class ControlPlane:
             server.start_unready()
         return server
 
-    def _server(self, name: str, command: Sequence[str], ready_url: str) -> Server:
-        return Server(
+    def _server(self, name: str, command: Sequence[str], ready_url: str) -> ServerProcess:
+        return ServerProcess(
             name,
             command,
             log=self.logs / f"{name}.log",

@@ -18,7 +18,7 @@ _CURVE_P256 = bytes.fromhex("a00a06082a8648ce3d030107")
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class TokenUser:
     """One line of the API server's token file."""
 
     name: str
@@ -26,8 +26,8 @@ class User:
     groups: tuple[str, ...] = ()
 
 
-def new_user(name: str, *groups: str) -> User:
-    return User(name, secrets.token_urlsafe(24), groups)
+def new_user(name: str, *groups: str) -> TokenUser:
+    return TokenUser(name, secrets.token_urlsafe(24), groups)
 
 
 def write_signing_key(path: Path) -> None:
@@ -39,7 +39,7 @@ def write_signing_key(path: Path) -> None:
     _write_secret(path, f"-----BEGIN EC PRIVATE KEY-----\n{text}\n-----END EC PRIVATE KEY-----\n")
 
 
-def write_token_file(path: Path, users: list[User]) -> None:
+def write_token_file(path: Path, users: list[TokenUser]) -> None:
     """Writes the API server's `--token-auth-file`."""
     lines = [f'{user.token},{user.name},{user.name},"{",".join(user.groups)}"' for user in users]
     _write_secret(path, "\n".join(lines) + "\n")

@@ -17,7 +17,7 @@ of new nodes, and the service account controller, which creates the default acco
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ControlPlaneOptions:
     """Options of a control plane. Extra flags have the form of the command line."""
 
     fsync: bool = False
@@ -33,7 +33,7 @@ class Options:
     etcd_flags: Sequence[str] = ()
 
 
-class Server(Process):
+class ServerProcess(Process):
     """A process with a readiness check: `start()` returns when it is ready."""
 
     def __init__(
@@ -59,7 +59,9 @@ class Server(Process):
         super().start()
 
 
-def etcd_command(program: Path, data: Path, client_port: int, peer_port: int, options: Options) -> list[str]:
+def etcd_command(
+    program: Path, data: Path, client_port: int, peer_port: int, options: ControlPlaneOptions
+) -> list[str]:
     client, peer = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
     return [
         str(program),
@@ -85,7 +87,9 @@ class ApiServerFiles:
     tokens: Path
 
 
-def api_server_command(program: Path, port: int, etcd_port: int, files: ApiServerFiles, options: Options) -> list[str]:
+def api_server_command(
+    program: Path, port: int, etcd_port: int, files: ApiServerFiles, options: ControlPlaneOptions
+) -> list[str]:
     command = [
         str(program),
         f"--etcd-servers=http://127.0.0.1:{etcd_port}",

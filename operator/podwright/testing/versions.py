@@ -80,7 +80,7 @@ def _chosen(family: Family, variable: str, text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Executable:
     """A program of the control plane: its file name, its Go package, and the arguments that print its version.
 
     `companions` are files that it needs in its folder. `source` is Go code to compile instead of a published package: a
@@ -106,16 +106,16 @@ class Program:
         return found.group(1) if found else None
 
 
-PROGRAMS: dict[str, Program] = {
+PROGRAMS: dict[str, Executable] = {
     program.name: program
     for program in (
-        Program("etcd", "etcd", "podwright.dev/control-plane"),
-        Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
-        Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", ("version", "--client")),
-        Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
-        Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
-        Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", companions=("stages.yaml",)),
-        Program("helm", "helm", "helm.sh/helm/v3/cmd/helm", ("version",)),
+        Executable("etcd", "etcd", "podwright.dev/control-plane"),
+        Executable("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
+        Executable("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", ("version", "--client")),
+        Executable("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
+        Executable("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+        Executable("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", companions=("stages.yaml",)),
+        Executable("helm", "helm", "helm.sh/helm/v3/cmd/helm", ("version",)),
     )
 }
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from podwright.testing import ApiError, ControlPlane
+from podwright.testing import AnswerError, ControlPlane
 from support.objects.devices import exactly, make_class, make_device, make_slice
 
 Raw = dict[str, Any]
@@ -121,7 +121,7 @@ class Driver:
 
     def _run(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
-            with suppress(OSError, ApiError):  # the API server may be gone for a while
+            with suppress(OSError, AnswerError):  # the API server may be gone for a while
                 if self._republish:
                     self.publish()
                 if self.follows:
@@ -250,7 +250,7 @@ def faults(cluster: ControlPlane) -> list[str]:
 def delete_claims(cluster: ControlPlane, namespace: str) -> None:
     """Deletes the claims and templates of a namespace, whatever finalizers they have."""
     for raw in claims(cluster, namespace):
-        with suppress(ApiError):
+        with suppress(AnswerError):
             cluster.client.patch(raw, {"metadata": {"finalizers": None}})
         cluster.client.delete(raw)
     cluster.client.request("DELETE", f"{GROUP}/namespaces/{namespace}/resourceclaimtemplates")

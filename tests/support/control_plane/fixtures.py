@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from podwright.testing import (
-    ApiError,
+    AnswerError,
     Binaries,
     BinariesMissingError,
     BuildError,
@@ -181,7 +181,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     body["spec"] = {"finalizers": []}
     try:
         client.request("PUT", f"/api/v1/namespaces/{name}/finalize", body)
-    except ApiError as error:
+    except AnswerError as error:
         if error.status != 404:
             raise
 

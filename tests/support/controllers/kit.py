@@ -15,7 +15,7 @@ import pytest
 from podwright.controllers import handlers
 from podwright.controllers.login import KopfLogin
 from podwright.controllers.settings import configure
-from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
+from podwright.kube.client.credentials.credentials import Credentials, CredentialSource, Loaded
 from podwright.kube.runtime import Runtime
 
 
@@ -73,7 +73,7 @@ class FakeRuntime:
 
 def login_to(url: str, take_in: Callable[[Any], None]) -> KopfLogin:
     """Logs Kopf in to a server that asks for no credentials."""
-    return KopfLogin(Source(lambda _now: Loaded(Credentials(url, None, ())), lambda: 0.0), take_in)
+    return KopfLogin(CredentialSource(lambda _now: Loaded(Credentials(url, None, ())), lambda: 0.0), take_in)
 
 
 def served_kind(plural: str, kind: str, *, namespaced: bool = False) -> dict[str, Any]:

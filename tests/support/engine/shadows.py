@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from podwright.engine.process.steps import at_once
-from podwright.engine.shadow.comparison import Outcome
+from podwright.engine.shadow.comparison import ComparisonOutcome
 from podwright.engine.shadow.report import reports
-from podwright.engine.shadow.tally import Tally
+from podwright.engine.shadow.tally import AgreementStats
 from support.engine.kit import Rig, on_node, settle
 from support.objects.builders import make_pod
 
@@ -71,13 +71,13 @@ class ShadowRig(Rig):
                 return
         raise AssertionError("the policies in shadow mode have not caught up")
 
-    def tally(self, name: str = "eye") -> Tally:
+    def tally(self, name: str = "eye") -> AgreementStats:
         """The tally of a policy, which must be in shadow mode."""
         found = self.engine.shadow.tallies.of(name)
         assert found is not None, f"policy {name} is not in shadow mode"
         return found
 
-    def outcomes(self, name: str = "eye") -> dict[Outcome, int]:
+    def outcomes(self, name: str = "eye") -> dict[ComparisonOutcome, int]:
         """How often each outcome was."""
         return {outcome: count for outcome, count in self.tally(name).outcomes.items() if count}
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import yaml
 
 from podwright.sandbox import SandboxThread
-from podwright.testing import ApiError, ControlPlane, Process, node, wait_until
+from podwright.testing import AnswerError, ControlPlane, Process, node, wait_until
 from podwright.testing.objects import collection_path
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process
@@ -89,7 +89,7 @@ class SandboxApi:
         except urllib.error.HTTPError as error:
             with error:
                 status = json.load(error)
-            raise ApiError(error.code, status.get("reason", ""), status.get("message", "")) from error
+            raise AnswerError(error.code, status.get("reason", ""), status.get("message", "")) from error
 
 
 class ExampleCluster:

@@ -17,8 +17,8 @@ from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate
 from podwright.extender.server.runtime import LIMITS
 from podwright.extender.server.sent_nodes import NodeVersions, differing
-from podwright.extender.server.verdicts import Verdicts
-from podwright.kube.serve.connections.connection import Limits
+from podwright.extender.server.verdicts import ExtenderVerdicts
+from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.port import Address, Port, open_port
 from support.engine.kit import Rig
 
@@ -34,7 +34,7 @@ class ExtenderRig:
         self.rig = Rig(**options)
         engine = self.rig.engine
         self.cache, self.policies = engine.cache, engine.policies
-        self.verdicts = Verdicts(engine.cache, engine.policies, engine.budgets)
+        self.verdicts = ExtenderVerdicts(engine.cache, engine.policies, engine.budgets)
         self.bindings = Bindings(
             engine.cache,
             self.verdicts,
@@ -64,7 +64,7 @@ class ExtenderRig:
         self.policies.apply(raw)
 
     @asynccontextmanager
-    async def serving(self, gate: ExtenderGate = OPEN, limits: Limits = LIMITS) -> AsyncIterator[Caller]:
+    async def serving(self, gate: ExtenderGate = OPEN, limits: ClientLimits = LIMITS) -> AsyncIterator[Caller]:
         """A port on loopback, and who calls it."""
         address = Address("--address", "127.0.0.1", 0)
         self.dropped: list[str] = []

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from podwright.testing import ApiError, wait_until
+from podwright.testing import AnswerError, wait_until
 from support.control_plane import operator_process as kit
 from support.faults.arena import OURS, Arena
 from support.faults.proxy import FaultProxy, RequestFilter, everything
@@ -73,7 +73,7 @@ class Instances:
     @property
     def holder(self) -> str:
         """The identity in the Lease; empty if there is no Lease."""
-        with suppress(ApiError):
+        with suppress(AnswerError):
             return str(self.arena.cluster.client.get(LEASE)["spec"].get("holderIdentity") or "")
         return ""
 

@@ -8,7 +8,7 @@ from typing import Any
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangPlacement
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
 from podwright.core.plugins import PLUGINS
@@ -53,7 +53,7 @@ class GangCluster:
     def plan(self, pack_by: str = "", below=lambda _n: 0):
         group = self.cache.groups.get(group_key(WORKLOAD_API, "default", "gang"))
         assert group is not None
-        return Planner(self.framework, self.cache, group, below, pack_by).plan(self.pods)
+        return GangPlanner(self.framework, self.cache, group, below, pack_by).plan(self.pods)
 
     def domains(self, decision: object, label: str = RACK) -> Counter[str]:
         assert isinstance(decision, GangPlacement), decision

@@ -8,7 +8,7 @@ from typing import Any
 from podwright.api.kube_scheduler_configuration import convert_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.gang_preemption import preempt
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
 from podwright.core.plugins import PLUGINS
@@ -85,10 +85,10 @@ class FullCluster:
             self.cache.groups.add_waiting(pod)
 
     @property
-    def planner(self) -> Planner:
+    def planner(self) -> GangPlanner:
         group = self.cache.groups.get(group_key(WORKLOAD_API, "default", "gang"))
         assert group is not None
-        return Planner(self.framework, self.cache, group, lambda _n: 0)
+        return GangPlanner(self.framework, self.cache, group, lambda _n: 0)
 
     def preempt(self) -> Any:
         planner = self.planner

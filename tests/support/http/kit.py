@@ -12,7 +12,7 @@ import orjson
 from aiohttp import web
 
 from podwright.engine.records.metrics import Metrics
-from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
+from podwright.kube.client.credentials.credentials import Credentials, CredentialSource, Loaded
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import RetryPolicy
 
@@ -105,9 +105,9 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-def source_of(url: str) -> Source:
+def source_of(url: str) -> CredentialSource:
     """Credentials for a server."""
-    return Source(lambda _now: Loaded(Credentials(url, None, (("Authorization", "Bearer t"),))), lambda: 0.0)
+    return CredentialSource(lambda _now: Loaded(Credentials(url, None, (("Authorization", "Bearer t"),))), lambda: 0.0)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from typing import Any
 
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.frozen import FrozenDict
 from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
@@ -244,7 +244,7 @@ class History:
         if group is None or not members:
             return
         decision = decide(
-            Planner(self.cluster.framework, self.cache, group, self.random.randrange), members, self.cluster.now
+            GangPlanner(self.cluster.framework, self.cache, group, self.random.randrange), members, self.cluster.now
         )
         if isinstance(decision, GangPlacement):
             for placement in decision.placements:

@@ -10,7 +10,7 @@ from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.cycle import Decision, schedule
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangDecision
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
 from podwright.core.plugins import PLUGINS
@@ -81,7 +81,7 @@ class QueuedCluster:
         group = self.cache.groups.get(group_key(WORKLOAD_API, "default", name))
         assert group is not None
         pods = self.cache.groups.members(group.key).unplaced()
-        return decide(Planner(self.framework, self.cache, group, lambda _n: 0), pods, self.now)
+        return decide(GangPlanner(self.framework, self.cache, group, lambda _n: 0), pods, self.now)
 
     def gang_victims(self, name: str) -> list[str]:
         preemption = getattr(self.decide_gang(name), "preemption", None)

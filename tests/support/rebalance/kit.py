@@ -8,8 +8,8 @@ from typing import Any
 
 from podwright.api.rebalance_policy import parse_rebalance_policy
 from podwright.core.objects.pod import belongs_to_node
-from podwright.core.rebalance.planner import Planner
-from podwright.core.rebalance.rules import Plan, RebalanceRules
+from podwright.core.rebalance.planner import RebalancePlanner
+from podwright.core.rebalance.rules import RebalancePlan, RebalanceRules
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.rebalance import plan_of, view_of
 from support.objects.builders import make_pod_group
@@ -77,7 +77,7 @@ def overcommitted(cluster: LoadedCluster) -> list[str]:
     ]
 
 
-def carry_out(cluster: LoadedCluster, plan: Plan, asked: RebalanceRules) -> None:
+def carry_out(cluster: LoadedCluster, plan: RebalancePlan, asked: RebalanceRules) -> None:
     """Moves the pods of a plan one after another for good. Each step is proved again before each of its moves, and no
     node is over-committed at any time, while the old pod is still there.
     """
@@ -86,7 +86,7 @@ def carry_out(cluster: LoadedCluster, plan: Plan, asked: RebalanceRules) -> None
     for step in plan.steps:
         for number, move in enumerate(step.moves):
             left = replace(step, moves=step.moves[number:])
-            problem = Planner(cache, asked, view_of(cluster)).prove(left)
+            problem = RebalancePlanner(cache, asked, view_of(cluster)).prove(left)
             assert not problem, problem
             info = cache.present(move.source)
             there = info.pods[move.uid]

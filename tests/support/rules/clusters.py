@@ -7,14 +7,14 @@ from typing import Any
 
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.plugins.rules.owner import Owner
-from podwright.core.plugins.rules.subject import Subject
+from podwright.core.plugins.rules.owner import RuleOwner
+from podwright.core.plugins.rules.subject import RuleSubject
 from podwright.core.state.signals import SignalDefinition
 from podwright.core.state.signals.signals import Sample
 from podwright.simulator.world import World
 
 SIGNALS = {name: SignalDefinition(name=name, default=default) for name, default in (("load", 50.0), ("io", 0.0))}
-OWNER = Owner("pol", {"tier": "gold"})
+OWNER = RuleOwner("pol", {"tier": "gold"})
 PARAMS = {"tier": "gold", "n": "3", "list": "gold,silver"}
 
 
@@ -110,5 +110,5 @@ def change(world: World, source: random.Random, nodes: int = 30) -> None:
         world.set_pod(placed_pod(source.randrange(40), f"n{index}", source))
 
 
-def subject(world: World, pod: PodInfo, owner: Owner = OWNER) -> Subject:
-    return Subject(pod, owner, PARAMS, world.cache)
+def subject(world: World, pod: PodInfo, owner: RuleOwner = OWNER) -> RuleSubject:
+    return RuleSubject(pod, owner, PARAMS, world.cache)

@@ -14,7 +14,7 @@ from podwright.kube.options.options import Options
 from podwright.kube.policies import controller
 from podwright.kube.runtime import Runtime
 from podwright.sandbox import Sandbox
-from podwright.sandbox.server import Server as ApiServer
+from podwright.sandbox.server import SandboxServer as ApiServer
 from support.objects import policies
 from support.waiting import until
 

@@ -15,14 +15,14 @@ from podwright.engine.records.metrics import SERVER_DROPPED, Metrics
 from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.kube.options.options import Options
 from podwright.kube.serve.access.delegation import User
-from podwright.kube.serve.connections.connection import Limits
+from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.server import Server
 from podwright.testing.processes import free_port
 from support.serve.certificates import Issued
 from support.waiting import patience
 
-WIDE = Limits(connections=64)
+WIDE = ClientLimits(connections=64)
 
 
 @dataclass
@@ -111,7 +111,7 @@ class Delegate:
 
 @asynccontextmanager
 async def serving(
-    told: Told | None = None, limits: Limits = WIDE, delegate: Delegate | None = None, **options: Any
+    told: Told | None = None, limits: ClientLimits = WIDE, delegate: Delegate | None = None, **options: Any
 ) -> AsyncIterator[Server]:
     """A server on a free port of loopback: of plain HTTP unless `options` say otherwise."""
     told = told or Told()

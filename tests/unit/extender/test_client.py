@@ -180,7 +180,7 @@ async def test_decoding_counts_towards_the_timeout(monkeypatch):
 
     def decode(_answer):
         given_up.wait(20)
-        return wire.FilterResult(node_names=["a"], failed_nodes={}, failed_and_unresolvable_nodes={})
+        return wire.ExtenderFilterResult(node_names=["a"], failed_nodes={}, failed_and_unresolvable_nodes={})
 
     monkeypatch.setattr(wire, "decode_filter_result", decode)
     with serving(lambda *_: Reply(b" " * (DECODED_HERE + 1))) as server:

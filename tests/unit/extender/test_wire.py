@@ -15,7 +15,7 @@ from podwright.extender.wire import (
     BindingArgs,
     BindingResult,
     ExtenderArgs,
-    FilterResult,
+    ExtenderFilterResult,
     GoJSONError,
     HostPriority,
     MetaVictims,
@@ -30,12 +30,14 @@ NODES = ({"metadata": {"name": "n1"}}, {"metadata": {"name": "n2"}})
     ("message", "decode"),
     [
         pytest.param(
-            FilterResult(node_names=("n1",), failed_nodes={"n2": "no"}, failed_and_unresolvable_nodes={"n3": "never"}),
+            ExtenderFilterResult(
+                node_names=("n1",), failed_nodes={"n2": "no"}, failed_and_unresolvable_nodes={"n3": "never"}
+            ),
             wire.decode_filter_result,
             id="filter result with names",
         ),
         pytest.param(
-            FilterResult(nodes=NODES, failed_nodes={}, failed_and_unresolvable_nodes={}, error="broken"),
+            ExtenderFilterResult(nodes=NODES, failed_nodes={}, failed_and_unresolvable_nodes={}, error="broken"),
             wire.decode_filter_result,
             id="filter result with nodes and an error",
         ),

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from podwright.kube.deadline import Deadline
+from podwright.kube.deadline import LoopDeadline
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ async def timers(monkeypatch):
 async def reached(seconds_of_each):
     """What a deadline does that is set again and again. The last time decides when this returns."""
     found = asyncio.Event()
-    deadline = Deadline(found.set)
+    deadline = LoopDeadline(found.set)
     for seconds in seconds_of_each:
         deadline.set(seconds)
     await asyncio.wait_for(found.wait(), 30)
@@ -30,7 +30,7 @@ async def reached(seconds_of_each):
 
 async def test_putting_off_makes_no_timer(timers):
     found = []
-    deadline = Deadline(lambda: found.append("reached"))
+    deadline = LoopDeadline(lambda: found.append("reached"))
     for seconds in range(60, 160):
         deadline.set(seconds)
     assert len(timers) == 1
@@ -39,7 +39,7 @@ async def test_putting_off_makes_no_timer(timers):
 
 async def test_it_is_reached_at_the_last_time_that_was_set(timers):
     found = asyncio.Event()
-    deadline = Deadline(found.set)
+    deadline = LoopDeadline(found.set)
     deadline.set(0.01)
     deadline.set(0.05)
     await asyncio.wait_for(found.wait(), 30)
@@ -54,7 +54,10 @@ async def test_it_can_be_set_to_an_earlier_time():
 
 async def test_one_that_is_suspended_or_cancelled_is_not_reached():
     found = []
-    suspended, cancelled = Deadline(lambda: found.append("suspended")), Deadline(lambda: found.append("cancelled"))
+    suspended, cancelled = (
+        LoopDeadline(lambda: found.append("suspended")),
+        LoopDeadline(lambda: found.append("cancelled")),
+    )
     suspended.set(0.01)
     cancelled.set(0.01)
     suspended.suspend()
@@ -66,7 +69,7 @@ async def test_one_that_is_suspended_or_cancelled_is_not_reached():
 
 async def test_one_that_was_suspended_can_be_set_again():
     found = asyncio.Event()
-    deadline = Deadline(found.set)
+    deadline = LoopDeadline(found.set)
     deadline.set(0.01)
     deadline.suspend()
     deadline.set(0.02)

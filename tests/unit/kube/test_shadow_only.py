@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.pod import parse_pod
-from podwright.engine.shadow.comparison import Outcome
+from podwright.engine.shadow.comparison import ComparisonOutcome
 from podwright.kube.options.options import Options
 from podwright.kube.rights import ForbiddenWriteError, refuse_writes
 from podwright.kube.watch.selectors import MANY_NAMES, PENDING_PODS, pending_pods_of
@@ -45,7 +45,7 @@ async def test_pods_of_another_scheduler_are_compared_and_none_is_touched(server
         server.pod("web", OTHER)
         await until(lambda: len(shadow.pods) == 1)
         bind(server.sandbox.cluster, "default", "web", {"target": {"name": "a"}})
-        await until(lambda: shadow.tallies.of("eye").outcomes == {Outcome.AGREED: 1})
+        await until(lambda: shadow.tallies.of("eye").outcomes == {ComparisonOutcome.AGREED: 1})
         await until(lambda: writes(server))
         assert not runtime.engine.queue.uids()
     assert {path for _, path in writes(server)} == {POLICY_STATUS}

@@ -15,7 +15,7 @@ from podwright.kube.options.options import Options
 from podwright.kueue import checks, options
 from podwright.kueue.checks import Checks
 from podwright.kueue.options import CheckOptions
-from podwright.kueue.places import Places
+from podwright.kueue.places import HeldPlaces
 from support.engine.kit import Rig, values
 from support.http.kit import api
 from support.kueue.stand_in import CHECK, condition, pod_set
@@ -101,7 +101,7 @@ async def world():
         chosen = CheckOptions(
             common=Options(), hold=60.0, first_retry=5.0, longest_retry=60.0, reject_what_never_fits=False
         )
-        places = Places(http, made.rig.engine, seconds=60, now=lambda: made.rig.now)
+        places = HeldPlaces(http, made.rig.engine, seconds=60, now=lambda: made.rig.now)
         made.checks = Checks(
             http,
             made.rig.engine,

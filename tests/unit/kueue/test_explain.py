@@ -10,7 +10,7 @@ from podwright.cli.main import main
 from podwright.kueue.decision import decide
 from podwright.kueue.explain import explain_workload
 from podwright.kueue.workload import Workload
-from podwright.simulator.explain.results import State
+from podwright.simulator.explain.results import PodState
 from podwright.simulator.explain.targets import TargetError, parse_target
 from podwright.simulator.loaded import load
 from podwright.simulator.redaction import redacted
@@ -62,7 +62,7 @@ def test_it_says_what_the_check_says_and_names_pod_set_nodes_and_what_helps():
     raw = raw_of(pod_set("driver"), pod_set("worker", 3, cpu="3"))
     found, cluster = explained(*NODES, raw)
     said = decide(cluster.cache, cluster.policies, Workload(raw), {}, lambda n: n - 1).message
-    assert (found.state, found.cause.reason) == (State.PENDING, "DoesNotFitNow")
+    assert (found.state, found.cause.reason) == (PodState.PENDING, "DoesNotFitNow")
     assert found.cause.text == f"does not fit now: {said}"
     assert found.cause.text.startswith('does not fit now: pod set "worker": ')
     assert "Nearest: n" in said
@@ -73,9 +73,9 @@ def test_places_that_other_workloads_have_are_not_free_until_their_time_is_over(
     raw, other = raw_of(pod_set(cpu="4")), reservation("kueue-other-0-0", "n0", "4")
     found, _ = explained(*NODES, raw, other)
     assert "its room is kept for Reservation kueue-other-0-0, nominated there" in found.cause.text
-    assert explained(*NODES, raw, other, taken_at=1_793_491_260.0 + 600)[0].state is State.FITS
+    assert explained(*NODES, raw, other, taken_at=1_793_491_260.0 + 600)[0].state is PodState.FITS
     own, _ = explained(*NODES, raw, reservation("kueue-u-0-0", "n0", "4", uid="u"))
-    assert own.state is State.FITS
+    assert own.state is PodState.FITS
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_places_that_other_workloads_have_are_not_free_until_their_time_is_over(
 )
 def test_what_fits_is_held_only_if_the_check_is_ready(checks, text):
     found, _ = explained(*NODES, raw_of(pod_set(), checks=checks))
-    assert (found.state, found.cause.text) == (State.FITS, text)
+    assert (found.state, found.cause.text) == (PodState.FITS, text)
 
 
 def test_without_quota_it_says_that_flavors_are_not_known_and_how_often_kueue_has_tried():
@@ -118,7 +118,7 @@ def test_the_pods_of_a_workload_that_was_started_are_explained():
 
 
 def test_a_finished_workload_is_finished_and_an_unknown_one_is_named():
-    assert explained(*NODES, raw_of(pod_set(), conditions=("Finished",)))[0].state is State.FINISHED
+    assert explained(*NODES, raw_of(pod_set(), conditions=("Finished",)))[0].state is PodState.FINISHED
     with pytest.raises(TargetError, match="Workload team/other is not in the cluster"):
         explained(*NODES, raw_of(pod_set()), text="workload/other")
     of_kubernetes = {**raw_of(pod_set()), "apiVersion": "scheduling.k8s.io/v1alpha1"}

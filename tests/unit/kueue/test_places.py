@@ -7,9 +7,9 @@ import pytest
 from podwright.api import crd
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.options.options import Options
-from podwright.kueue.decision import Placed
+from podwright.kueue.decision import PlacedPodSet
 from podwright.kueue.options import CheckOptions
-from podwright.kueue.places import Places
+from podwright.kueue.places import HeldPlaces
 from podwright.sandbox.schemas import Schema
 from support.engine.kit import Rig
 from support.http.kit import api, says
@@ -20,11 +20,11 @@ SCHEMA = Schema(crd.crd("Reservation")["spec"]["versions"][0]["schema"]["openAPI
 
 
 def placed(label="u-0", **slots):
-    return Placed("main", label, slots, {"cpu": "1"})
+    return PlacedPodSet("main", label, slots, {"cpu": "1"})
 
 
 def places(http, rig):
-    return Places(http, rig.engine, seconds=90, now=lambda: rig.now)
+    return HeldPlaces(http, rig.engine, seconds=90, now=lambda: rig.now)
 
 
 async def test_each_pod_set_has_reservations_that_the_api_server_takes():

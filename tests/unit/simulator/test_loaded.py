@@ -6,7 +6,7 @@ from podwright.api.permissions import PolicySettings
 from podwright.core.framework.features import Features
 from podwright.core.objects.pod import parse_pod
 from podwright.simulator.explain.explanation import explain_pod
-from podwright.simulator.explain.results import State
+from podwright.simulator.explain.results import PodState
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.simulation import notes
 from podwright.simulator.snapshot import Snapshot
@@ -126,7 +126,7 @@ def test_a_policy_that_only_the_operator_can_use_is_not_called_invalid(condition
     )
     found = explain_pod(cluster, parse_pod(waiting, keep_raw=True), raw=waiting)
     assert (found.state, found.cause.reason) == (
-        (State.PENDING, "PolicyUnusable") if accepted else (State.WAITS_FOR_POLICY, "PolicyNotAccepted")
+        (PodState.PENDING, "PolicyUnusable") if accepted else (PodState.WAITS_FOR_POLICY, "PolicyNotAccepted")
     )
     assert "plugin 'Ours' does not exist" in found.cause.text
     assert ("No generation of this policy is in force" in found.cause.text) != accepted

@@ -15,8 +15,8 @@ from podwright.simulator.explain.targets import TargetError, explain_target, par
 from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis
 from podwright.simulator.loaded import LoadedCluster, load
 from podwright.simulator.redaction import Named, redacted
-from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
-from podwright.simulator.replay.stream import Arrival, Stream
+from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay
+from podwright.simulator.replay.stream import Arrival, ReplayStream
 from podwright.simulator.simulation import simulate
 from podwright.simulator.snapshot import Snapshot
 from support.groupings.workloads import grouping, owner, reference
@@ -152,8 +152,8 @@ def test_pods_that_a_hypothesis_adds_are_gangs_by_their_owners_as_they_are_added
 
 def test_a_replay_forms_the_same_gangs():
     events = [Arrival(10.0 * number, parse_pod(raw, keep_raw=True), 100) for number, raw in enumerate(PODS)]
-    stream = Stream(initial=[node("n0"), node("n1"), CLUSTERS, LLM], events=events, start=0.0, end=200.0)
-    (card,) = replay(stream, [Candidate(BUILT_IN)])
+    stream = ReplayStream(initial=[node("n0"), node("n1"), CLUSTERS, LLM], events=events, start=0.0, end=200.0)
+    (card,) = replay(stream, [ReplayCandidate(BUILT_IN)])
     assert (card.placed, card.waiting.longest) == (3, 20), "the first one waits for the last one"
 
 

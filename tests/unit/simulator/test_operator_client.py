@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from podwright.simulator.live import Connection
+from podwright.simulator.live import LiveConnection
 from podwright.simulator.operator_client import OperatorError, ask
 from support.http.kit import says, served
 
@@ -19,7 +19,7 @@ from support.http.kit import says, served
 )
 async def test_an_operator_answers(answer, found):
     async with served(answer) as (url, script):
-        assert await asyncio.to_thread(ask, url, "/debug/explain", {"pod": "a b"}, Connection()) == found
+        assert await asyncio.to_thread(ask, url, "/debug/explain", {"pod": "a b"}, LiveConnection()) == found
     (request,) = script.requests
     assert (request.path, dict(request.query)) == ("/debug/explain", {"pod": "a b"})
     assert "Authorization" not in request.headers
@@ -28,9 +28,9 @@ async def test_an_operator_answers(answer, found):
 async def test_an_operator_that_refuses_is_named():
     async with served(says(403, {"message": "not you"})) as (url, _):
         with pytest.raises(OperatorError, match=f"{url}: not you"):
-            await asyncio.to_thread(ask, url, "/debug/explain", {}, Connection())
+            await asyncio.to_thread(ask, url, "/debug/explain", {}, LiveConnection())
 
 
 def test_plain_http_has_no_user_to_act_as():
     with pytest.raises(OperatorError, match="over plain HTTP there are no users: leave out --as"):
-        ask("http://127.0.0.1:1", "/debug/explain", {}, Connection(as_user="ann"))
+        ask("http://127.0.0.1:1", "/debug/explain", {}, LiveConnection(as_user="ann"))

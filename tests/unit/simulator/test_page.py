@@ -7,7 +7,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from podwright.kube.serve.page import feed as feeds
-from podwright.simulator.server import Limits, SimulationServer
+from podwright.simulator.server import RequestLimits, SimulationServer
 from support.simulator.kit import copy_of, loaded, node, pod
 
 
@@ -69,7 +69,7 @@ async def test_pods_and_nodes_are_explained(cluster):
 
 
 async def test_an_explanation_ends_with_the_time_of_a_request(cluster):
-    async with asking(cluster, limits=Limits(seconds=0)) as client:
+    async with asking(cluster, limits=RequestLimits(seconds=0)) as client:
         waits = await (await client.get("/page/pod?namespace=default&name=waits")).json()
     assert waits["causes"][0]["plugin"] == "NodeResourcesFit"
     assert "changes" not in waits

@@ -19,8 +19,8 @@ from podwright.simulator.evaluations.dump import EvaluationOptions, evaluate_pod
 from podwright.simulator.library import Cluster, Policy, explain, simulate
 from podwright.simulator.loaded import LoadOptions
 from podwright.simulator.params import SHOWN, kept_of, named_in
-from podwright.simulator.replay.run import Candidate, replay
-from podwright.simulator.replay.stream import Arrival, Stream
+from podwright.simulator.replay.run import ReplayCandidate, replay
+from podwright.simulator.replay.stream import Arrival, ReplayStream
 from podwright.simulator.snapshot import Snapshot
 from support.objects.builders import make_node, make_pod, make_policy
 from support.policies.local import delegating, local_policy
@@ -69,7 +69,7 @@ def pod(name="p", namespace="default"):
 NODES = (node("a"), node("b"))
 DELEGATES = {"apiVersion": API, "kind": "SchedulerPolicy", **delegating(delegation={"rules": True})}
 
-NO_NODE = Candidate("one", [policy(params={"node": "none"})])
+NO_NODE = ReplayCandidate("one", [policy(params={"node": "none"})])
 
 
 def landed(*objects, **hypothesis):
@@ -159,7 +159,7 @@ def test_a_test_of_policies_takes_them_from_its_objects(tmp_path):
 def test_a_replay_takes_them_from_the_initial_cluster():
     def replayed(*objects):
         events = [Arrival(1.0, parse_pod(pod()), None)]
-        (card,) = replay(Stream(initial=[*NODES, *objects], events=events, start=0.0, end=2.0), [NO_NODE])
+        (card,) = replay(ReplayStream(initial=[*NODES, *objects], events=events, start=0.0, end=2.0), [NO_NODE])
         return card.placed, [*card.notes]
 
     assert replayed(config_map()) == (1, [])

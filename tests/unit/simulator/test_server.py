@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from podwright.kube.serve.access.gates import is_loopback
 from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP
-from podwright.simulator.server import Limits, SimulationServer
+from podwright.simulator.server import RequestLimits, SimulationServer
 from support.objects.builders import make_policy
 from support.simulator.kit import copy_of, loaded, node, pod
 
@@ -75,7 +75,7 @@ async def test_summaries_have_counts_in_the_place_of_lists(client):
 
 
 async def test_too_many_pods_in_all_results_become_summaries(cluster):
-    async with asking(cluster, limits=Limits(listed=2)) as client:
+    async with asking(cluster, limits=RequestLimits(listed=2)) as client:
         _, body = await post(client, "/v1/simulate", {"hypotheses": [{"drain": ["a"]}, {"drain": ["a"]}]})
     first, second = body["results"]
     assert isinstance(first["landed"], list)
@@ -119,7 +119,7 @@ async def test_the_cluster_in_numbers_and_again_after_a_reload(cluster):
     ],
 )  # fmt: skip
 async def test_a_wrong_request_is_refused_with_the_field(cluster, path, body, status, problem):
-    async with asking(cluster, limits=Limits(hypotheses=3)) as client:
+    async with asking(cluster, limits=RequestLimits(hypotheses=3)) as client:
         found, answer = await post(client, path, body)
     assert found == status
     assert problem in answer["error"]
@@ -151,7 +151,7 @@ async def test_a_wrong_hypothesis_is_answered_with_the_field(client, hypothesis,
 
 
 async def test_bodies_are_bounded_and_must_be_json(cluster):
-    async with asking(cluster, limits=Limits(request_bytes=100)) as client:
+    async with asking(cluster, limits=RequestLimits(request_bytes=100)) as client:
         assert (await post(client, "/v1/simulate", {"hypotheses": ["x" * 200]}))[0] == 413
         answer = await client.post("/v1/simulate", data=b"{", headers={"Content-Type": "application/json"})
         assert answer.status == 400
@@ -159,7 +159,7 @@ async def test_bodies_are_bounded_and_must_be_json(cluster):
 
 
 async def test_when_the_time_is_up_the_rest_is_not_tried(cluster):
-    async with asking(cluster, limits=Limits(seconds=-1.0)) as client:
+    async with asking(cluster, limits=RequestLimits(seconds=-1.0)) as client:
         _, body = await post(client, "/v1/simulate", {"hypotheses": [{}]})
         assert body["results"] == [{"error": f"hypotheses[0]: {TIME_IS_UP}"}]
         assert await post(client, "/v1/each-node", {"action": "drain"}) == (200, {"results": [], "complete": False})
@@ -176,7 +176,7 @@ async def test_a_bounded_number_of_requests_waits(cluster):
         reads.append(1)
         return cluster
 
-    async with asking(cluster, read=read, limits=Limits(waiting=1)) as client:
+    async with asking(cluster, read=read, limits=RequestLimits(waiting=1)) as client:
         slow = asyncio.create_task(post(client, "/v1/reload", {}))
         await asyncio.to_thread(reading.wait, 10)
         status, body = await post(client, "/v1/simulate", {"hypotheses": []})
@@ -196,7 +196,7 @@ async def unfinished(client):
 
 
 async def test_requests_count_before_their_bodies_have_arrived(cluster):
-    async with asking(cluster, limits=Limits(waiting=1)) as client, asyncio.timeout(30):
+    async with asking(cluster, limits=RequestLimits(waiting=1)) as client, asyncio.timeout(30):
         reader, writer = await unfinished(client)
         while (await client.get("/v1/cluster")).status == 200:
             """The server has not yet read the headers of the other request."""
@@ -208,7 +208,7 @@ async def test_requests_count_before_their_bodies_have_arrived(cluster):
 
 
 async def test_a_body_that_does_not_arrive_is_given_up(cluster):
-    async with asking(cluster, limits=Limits(waiting=1, body_seconds=0.01)) as client, asyncio.timeout(30):
+    async with asking(cluster, limits=RequestLimits(waiting=1, body_seconds=0.01)) as client, asyncio.timeout(30):
         reader, writer = await unfinished(client)
         assert b" 408 " in await reader.readline()
         assert (await client.get("/v1/cluster")).status == 200

@@ -13,8 +13,8 @@ from podwright.simulator.hypotheses.hypothesis import Hypothesis, HypothesisErro
 from podwright.simulator.loaded import load
 from podwright.simulator.queue_rows import rows_of
 from podwright.simulator.redaction import redacted
-from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
-from podwright.simulator.replay.stream import Arrival, Stream
+from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay
+from podwright.simulator.replay.stream import Arrival, ReplayStream
 from podwright.simulator.simulation import simulate
 from podwright.simulator.snapshot import Snapshot, read_snapshot, write_snapshot
 from support.objects.builders import make_policy
@@ -226,8 +226,8 @@ def test_a_field_that_cannot_be_set_is_named(text, problem):
 
 def test_a_replay_honours_limits():
     arrivals = [Arrival(0.0, parse_pod(of(f"p{i}", "ml")), 10) for i in range(3)]
-    stream = Stream(initial=[node("a"), limited(limit="1")], events=arrivals, start=0.0, end=100.0)
-    (card,) = replay(stream, [Candidate(BUILT_IN)])
+    stream = ReplayStream(initial=[node("a"), limited(limit="1")], events=arrivals, start=0.0, end=100.0)
+    (card,) = replay(stream, [ReplayCandidate(BUILT_IN)])
     assert card.placed == 3
     assert card.waiting.longest == 20, "one after the other, although the node has room for all"
 
@@ -237,8 +237,8 @@ def test_a_replay_takes_back_for_a_pod_like_one_that_may_not():
     queues = [queue("a", resources={"cpu": {"guarantee": "4"}}), queue("b", resources={"cpu": {}}), queue("c", resources={"cpu": {}})]  # fmt: skip
     running = [Arrival(0.0, parse_pod(of(f"c{i}", "c", cpu="2"))) for i in range(2)]
     later = [Arrival(1.0, parse_pod(of("b", "b", cpu="4"))), Arrival(2.0, parse_pod(of("a", "a", cpu="4")))]
-    stream = Stream(initial=[node("n"), *queues], events=[*running, *later], start=0.0, end=100.0)
-    (card,) = replay(stream, [Candidate(BUILT_IN)])
+    stream = ReplayStream(initial=[node("n"), *queues], events=[*running, *later], start=0.0, end=100.0)
+    (card,) = replay(stream, [ReplayCandidate(BUILT_IN)])
     assert card.preemptions == 2
 
 
@@ -259,8 +259,8 @@ def test_a_policy_chooses_the_queue_in_all_of_these():
     both = Hypothesis(remove_policies=["p"])
     assert len(simulate(loaded(node("a"), limited(limit="1"), chooses, pod("one"), pod("two")), both).landed) == 2
     arrivals = [Arrival(0.0, parse_pod(pod(f"p{i}")), 10) for i in range(3)]
-    stream = Stream(initial=[node("a"), limited(limit="1")], events=arrivals, start=0.0, end=100.0)
-    (card,) = replay(stream, [Candidate("p", [chooses])])
+    stream = ReplayStream(initial=[node("a"), limited(limit="1")], events=arrivals, start=0.0, end=100.0)
+    (card,) = replay(stream, [ReplayCandidate("p", [chooses])])
     assert card.waiting.longest == 20
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from podwright.kube.kinds import POD_GROUPS
-from podwright.testing import Options, workload_api
+from podwright.testing import ControlPlaneOptions, workload_api
 from podwright.testing.versions import RELEASES
 
 
@@ -27,4 +27,4 @@ def test_podwright_knows_each_version():
     known = {f"{resource.group}/{resource.version}" for resource in POD_GROUPS}
     assert {api.version for api in apis if api} <= known
     for api in filter(None, apis):
-        assert Options(**api.options).runtime_config == {api.version: True}
+        assert ControlPlaneOptions(**api.options).runtime_config == {api.version: True}

@@ -17,7 +17,7 @@ import yaml
 from podwright.cli.flags.cluster import defined_signals, load_options, namespace_in, with_cluster
 from podwright.cli.flags.operator import with_operator
 from podwright.cli.printable import printable_texts
-from podwright.cli.reports.explanation import Report
+from podwright.cli.reports.explanation import ExplanationReport
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.kube.kinds import KUEUE_WORKLOAD
@@ -34,7 +34,7 @@ from podwright.simulator.explain.targets import (
     kinds_like,
     parse_target,
 )
-from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.loaded import LoadedCluster, load
 from podwright.simulator.operator_client import OperatorError
 from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot
@@ -110,7 +110,7 @@ def explain(
     writes nothing to it. Each change that is shown has been tried on a copy of the cluster's state: the scheduler would
     place the pod.
     """
-    connection = Connection(
+    connection = LiveConnection(
         kubeconfig=kubeconfig,
         context=context,
         as_user=as_user,
@@ -137,7 +137,9 @@ def explain(
     _show(found, output)
 
 
-def _answer(url: str | None, ca_file: str | None, wanted: Target, connection: Connection) -> Mapping[str, Any] | None:
+def _answer(
+    url: str | None, ca_file: str | None, wanted: Target, connection: LiveConnection
+) -> Mapping[str, Any] | None:
     """The operator's answer; None if there is no operator to ask, or if a workload is to be explained."""
     if url is None or wanted.kind != "Pod":
         return None
@@ -147,7 +149,7 @@ def _answer(url: str | None, ca_file: str | None, wanted: Target, connection: Co
 def _explained(
     wanted: Target,
     files: tuple[str, ...],
-    connection: Connection,
+    connection: LiveConnection,
     values: dict[str, Any],
     *,
     answer: Mapping[str, Any] | None,
@@ -166,7 +168,9 @@ def _explained(
     return joined(found, answer) if answer is not None and isinstance(found, Explanation) else found
 
 
-def _loaded(files: tuple[str, ...], connection: Connection, values: dict[str, Any]) -> tuple[Snapshot, LoadedCluster]:
+def _loaded(
+    files: tuple[str, ...], connection: LiveConnection, values: dict[str, Any]
+) -> tuple[Snapshot, LoadedCluster]:
     """Raises SnapshotError."""
     snapshot = read_snapshot(files) if files else snapshot_of(connection)
     return snapshot, load(snapshot, load_options(values, snapshot))
@@ -183,4 +187,4 @@ def _show(found: Explanation | WorkloadExplanation, output: str) -> None:
     elif output == "yaml":
         click.echo(yaml.safe_dump(as_object(found), sort_keys=False, allow_unicode=True), nl=False)
     else:
-        Report(wide=output == "wide").show(printable_texts(found))
+        ExplanationReport(wide=output == "wide").show(printable_texts(found))

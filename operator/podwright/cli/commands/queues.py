@@ -19,7 +19,7 @@ from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.kinds import QUEUE, QUEUE_VIEW
 from podwright.simulator.evaluations.cases import CaseError, read_cases
 from podwright.simulator.evaluations.queue_shares import answer
-from podwright.simulator.live import Connection
+from podwright.simulator.live import LiveConnection
 from podwright.simulator.queue_rows import QueueRow, rows_from, rows_of_views
 from podwright.simulator.snapshot import SnapshotError, read_snapshot
 
@@ -85,7 +85,7 @@ def queues(
     if shares:
         sys.exit(_answer(shares))
     try:
-        rows = _rows(files, Connection(**values), namespace)
+        rows = _rows(files, LiveConnection(**values), namespace)
     except (SnapshotError, ConfigError, ClusterError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if output == "json":
@@ -98,7 +98,7 @@ def queues(
         _show(usage_table(printable_texts(rows), shown[0]) if usage else queue_table(printable_texts(rows), shown))
 
 
-def _rows(files: Sequence[str], connection: Connection, namespace: str | None) -> Sequence[QueueRow]:
+def _rows(files: Sequence[str], connection: LiveConnection, namespace: str | None) -> Sequence[QueueRow]:
     kind, rows_of = (QUEUE, rows_from) if namespace is None else (QUEUE_VIEW, rows_of_views)
     if files and namespace is not None:
         raise click.UsageError("-n reads the API server: FILES have no QueueViews")

@@ -21,7 +21,7 @@ from podwright.core.rebalance.rules import RebalanceRules
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.client.media_types import MERGE_PATCH
 from podwright.kube.kinds import REBALANCE_POLICY
-from podwright.simulator.live import Connection
+from podwright.simulator.live import LiveConnection
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.manifests import ManifestError, read_manifests
 from podwright.simulator.rebalance import plan_of
@@ -97,7 +97,7 @@ def stop(**values: Any) -> None:
 
     Pods that have been evicted already are scheduled like any others. Needs the rights to list and patch the policies.
     """
-    connection = Connection(**values)
+    connection = LiveConnection(**values)
     try:
         names, problems = asyncio.run(_stop_all(connection))
     except (ClusterError, ConfigError, OSError) as error:
@@ -113,7 +113,7 @@ def stop(**values: Any) -> None:
         click.echo(f"There is no {REBALANCE_KIND}.")
 
 
-async def _stop_all(connection: Connection) -> tuple[Sequence[str], Sequence[str]]:
+async def _stop_all(connection: LiveConnection) -> tuple[Sequence[str], Sequence[str]]:
     """See `stop_all`. Raises ClusterError, ConfigError and OSError."""
     from podwright.kube.client.http import Http  # noqa: PLC0415 -- the library takes long
 

@@ -15,8 +15,8 @@ import click
 
 from podwright.cli.flags.connection import ANNOTATIONS, AS_GROUPS, AS_USER, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
 from podwright.kube.signals import catch_signals
-from podwright.simulator.live import Connection
-from podwright.simulator.replay.record import Recorder
+from podwright.simulator.live import LiveConnection
+from podwright.simulator.replay.record import StreamRecorder
 from podwright.simulator.replay.record import record as run_recording
 from podwright.simulator.snapshot import SnapshotError
 
@@ -47,7 +47,7 @@ def record(
 
     Reads the cluster with your own permissions, and writes nothing to it. Like snapshots, recordings have no secrets.
     """  # fmt: skip
-    connection = Connection(
+    connection = LiveConnection(
         kubeconfig=kubeconfig,
         context=context,
         as_user=as_user,
@@ -56,7 +56,7 @@ def record(
         operator_namespace=operator_namespace,
     )
 
-    async def run(file: Any) -> Recorder:
+    async def run(file: Any) -> StreamRecorder:
         stop = asyncio.Event()
         catch_signals(stop)
         return await run_recording(connection, file, seconds, stop)

@@ -25,9 +25,9 @@ from podwright.simulator.replay import run as replays
 from podwright.simulator.replay.meter import Prices
 from podwright.simulator.replay.plots import plots
 from podwright.simulator.replay.recording import read_recording
-from podwright.simulator.replay.run import BUILT_IN, SAMPLES, Candidate, ReplayError, ReplayOptions
+from podwright.simulator.replay.run import BUILT_IN, SAMPLES, ReplayCandidate, ReplayError, ReplayOptions
 from podwright.simulator.replay.scorecard import Scorecard
-from podwright.simulator.replay.stream import Stream, StreamError
+from podwright.simulator.replay.stream import ReplayStream, StreamError
 from podwright.simulator.replay.tables import markdown, queue_rows, rows
 from podwright.simulator.replay.task_lists import (
     GPU,
@@ -166,7 +166,7 @@ def replay(
 
 def _stream(
     path: str, nodes: str | None, every: int, fill: float | None, seed: int, resource: str, *, shares: bool
-) -> Stream:
+) -> ReplayStream:
     initial = (
         []
         if nodes is None
@@ -188,11 +188,13 @@ def _stream(
     return stream_of(kept, tasks) if fill is None else filling_stream(kept, tasks, fill, seed, resource or GPU)
 
 
-def _thinned(stream: Stream, every: int) -> Stream:
+def _thinned(stream: ReplayStream, every: int) -> ReplayStream:
     if every == 1:
         return stream
     initial = [*_every_nth_node(stream.initial, every)]
-    return Stream(initial=initial, events=stream.events, start=stream.start, end=stream.end, problems=stream.problems)
+    return ReplayStream(
+        initial=initial, events=stream.events, start=stream.start, end=stream.end, problems=stream.problems
+    )
 
 
 def _every_nth_node(objects: Sequence[Any], every: int) -> Iterator[Any]:
@@ -209,14 +211,14 @@ def _is_csv(path: str) -> bool:
     return path.removesuffix(".gz").endswith(".csv")
 
 
-def _candidate(path: str) -> Candidate:
+def _candidate(path: str) -> ReplayCandidate:
     if path == BUILT_IN:
-        return Candidate(BUILT_IN)
+        return ReplayCandidate(BUILT_IN)
     manifests = read_manifests(path)
     for raw in manifests:
         if raw.get("kind") not in (kinds := ("SchedulerPolicy", "SchedulingQueue", "RebalancePolicy")):
             raise ManifestError(f"{raw.where}: expected one of {', '.join(kinds)}, got {raw.get('kind')}")
-    return Candidate(Path(path).stem, manifests)
+    return ReplayCandidate(Path(path).stem, manifests)
 
 
 def _prices(texts: Sequence[str]) -> Prices:

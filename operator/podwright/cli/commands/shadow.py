@@ -12,7 +12,7 @@ from podwright.cli.flags.connection import AS_GROUPS, AS_USER, CONTEXT, KUBECONF
 from podwright.cli.flags.operator import with_operator
 from podwright.cli.printable import printable_texts
 from podwright.cli.reports.shadow import lines_of
-from podwright.simulator.live import Connection
+from podwright.simulator.live import LiveConnection
 from podwright.simulator.operator_client import OperatorError, ask
 
 PATH: Final = "/debug/shadow"
@@ -58,7 +58,7 @@ def report(
     Asks the running operator, which serves this to users who may get /debug/shadow and list the pods of all namespaces.
     """
     query = {"policy": policy} if policy else {}
-    connection = Connection(kubeconfig=kubeconfig, context=context, as_user=as_user, as_groups=as_groups)
+    connection = LiveConnection(kubeconfig=kubeconfig, context=context, as_user=as_user, as_groups=as_groups)
     try:
         found = ask(operator, PATH, query, connection, ca_file=operator_ca)
     except OperatorError as error:

@@ -15,7 +15,7 @@ from podwright.cli.flags.connection import ANNOTATIONS, AS_GROUPS, AS_USER, CONT
 from podwright.cli.printable import echo
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND
 from podwright.kube.options.values import SIGNALS
-from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.made_groups import ReadOwners, kind_of
 from podwright.simulator.params import kept_in
 from podwright.simulator.redaction import KNOWN_KINDS, redacted
@@ -86,7 +86,7 @@ def snapshot(
             taken = replace(found, objects=[*kept, *config_maps], missing=missing)
         else:
             taken = snapshot_of(
-                Connection(
+                LiveConnection(
                     kubeconfig=kubeconfig,
                     context=context,
                     as_user=as_user,

@@ -19,7 +19,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 from podwright.cli.demo import picture
 from podwright.cli.demo.api import DemoError
 from podwright.cli.demo.display import Display, LiveDisplay, PlainDisplay
-from podwright.cli.demo.environment import Environment, cluster_environment, sandbox_environment
+from podwright.cli.demo.environment import DemoEnvironment, cluster_environment, sandbox_environment
 from podwright.cli.demo.scenario import Scenario
 from podwright.cli.demo.state import DemoState
 
@@ -121,7 +121,7 @@ async def _run(
                 await asyncio.Event().wait()
 
 
-def _about_page(prepared: Environment) -> str:
+def _about_page(prepared: DemoEnvironment) -> str:
     if prepared.page:
         return f"The page: {prepared.page}"
     return (

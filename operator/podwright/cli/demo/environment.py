@@ -39,7 +39,7 @@ SERVICE_ACCOUNT_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class DemoEnvironment:
     """The API server, the names of the demo's objects on it, and the operator's process if the demo started it."""
 
     api: Api
@@ -63,7 +63,7 @@ def _check_alive(operator: Process) -> None:
 
 
 @contextlib.asynccontextmanager
-async def sandbox_environment(nodes: int, zones: int, say: Callable[[str], None]) -> AsyncIterator[Environment]:
+async def sandbox_environment(nodes: int, zones: int, say: Callable[[str], None]) -> AsyncIterator[DemoEnvironment]:
     """A sandbox with nodes, and an operator in a separate process. Raises DemoError."""
     names = Names("podwright-demo", PODWRIGHT_SCHEDULER_NAME, "web-spread", "batch-pack")
     with tempfile.TemporaryDirectory(prefix="podwright-demo-") as folder:
@@ -77,13 +77,13 @@ async def sandbox_environment(nodes: int, zones: int, say: Callable[[str], None]
                 await api.create(_namespace(names))
                 command = _operator_command(kubeconfig, None, names.scheduler)
                 async with _started_operator(command, Path(folder), say) as (operator, page):
-                    yield Environment(api, names, sandbox=True, operator=operator, page=page)
+                    yield DemoEnvironment(api, names, sandbox=True, operator=operator, page=page)
 
 
 @contextlib.asynccontextmanager
 async def cluster_environment(
     kubeconfig: str, context: str | None, say: Callable[[str], None]
-) -> AsyncIterator[Environment]:
+) -> AsyncIterator[DemoEnvironment]:
     """An existing cluster. Raises DemoError."""
     suffix = secrets.token_hex(3)
     names = Names(f"podwright-demo-{suffix}", f"podwright-demo-{suffix}", f"demo-{suffix}-web", f"demo-{suffix}-batch")
@@ -95,11 +95,11 @@ async def cluster_environment(
                 installed = await _installed(api)
                 if installed is not None:
                     async with _installed_operator(*installed, say):
-                        yield Environment(api, names, sandbox=False, operator=None)
+                        yield DemoEnvironment(api, names, sandbox=False, operator=None)
                 else:
                     command = _operator_command(kubeconfig, context, names.scheduler)
                     async with _started_operator(command, Path(folder), say) as (operator, page):
-                        yield Environment(api, names, sandbox=False, operator=operator, page=page)
+                        yield DemoEnvironment(api, names, sandbox=False, operator=operator, page=page)
 
 
 @contextlib.asynccontextmanager

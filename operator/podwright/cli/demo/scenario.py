@@ -16,7 +16,7 @@ from podwright.api.policy_status import ACCEPTED, ACTIVE
 from podwright.cli.demo import checks
 from podwright.cli.demo.api import DemoError, NotInTimeError, demo_errors, wait_until
 from podwright.cli.demo.display import Display
-from podwright.cli.demo.environment import Environment, cluster_objects
+from podwright.cli.demo.environment import DemoEnvironment, cluster_objects
 from podwright.cli.demo.objects import (
     BATCH,
     COUNTS,
@@ -54,7 +54,7 @@ fraction.
 class Scenario:
     """Runs the steps; see the module. `pace`: seconds between pods, so that people can follow."""
 
-    def __init__(self, environment: Environment, state: DemoState, display: Display, pace: float) -> None:
+    def __init__(self, environment: DemoEnvironment, state: DemoState, display: Display, pace: float) -> None:
         self._environment, self._state, self._display, self._pace = environment, state, display, pace
         self._api, self._names = environment.api, environment.names
         self._size = Size(LARGEST_UNIT, 0)

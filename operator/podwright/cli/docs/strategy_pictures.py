@@ -21,7 +21,7 @@ from podwright.api.configuration.signals import parse_signals
 from podwright.api.permissions import PolicySettings
 from podwright.simulator.library import Cluster, Policy, simulate
 from podwright.simulator.replay.plots import COLORS, STYLE
-from podwright.simulator.results import NodeChange, SimulationResult
+from podwright.simulator.results import NodeDifference, SimulationResult
 from podwright.simulator.snapshot import Snapshot
 
 Raw = Mapping[str, Any]
@@ -189,7 +189,7 @@ def _axis() -> list[str]:
     return parts
 
 
-def _drawn_node(x: int, name: str, change: NodeChange | None) -> list[str]:
+def _drawn_node(x: int, name: str, change: NodeDifference | None) -> list[str]:
     parts = []
     for number, (resource, (_, color)) in enumerate(_RESOURCES.items()):
         height = _PLOT * _share(change, resource)
@@ -220,11 +220,11 @@ def _bracket(nodes: Sequence[str], text: str) -> list[str]:
     ]
 
 
-def _share(change: NodeChange | None, resource: str) -> float:
+def _share(change: NodeDifference | None, resource: str) -> float:
     return 0.0 if change is None else change.requested_after[resource] / change.allocatable[resource]
 
 
-def _described(changes: Mapping[str, NodeChange]) -> str:
+def _described(changes: Mapping[str, NodeDifference]) -> str:
     """For who cannot see the picture."""
     return "; ".join(
         f"{name}: {change.pods_after} pods, {_share(change, 'cpu'):.0%} of CPU, {_share(change, 'memory'):.0%} of "

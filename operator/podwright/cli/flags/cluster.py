@@ -28,7 +28,7 @@ from podwright.kube.options.values import (
     parse_feature_gates,
 )
 from podwright.kube.plugins.guarded import load_in_time
-from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load
 from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot
 
@@ -108,7 +108,7 @@ def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[
     names = ("files", "kubeconfig", "context", "as_user", "as_groups")
     files, kubeconfig, context, as_user, as_groups = (values.pop(name) for name in names)
     try:
-        connection = Connection(
+        connection = LiveConnection(
             kubeconfig=kubeconfig,
             context=context,
             as_user=as_user,

@@ -13,7 +13,7 @@ from podwright.kube.bounded_files import read_at_most
 from podwright.kube.serve.access.gates import is_loopback
 from podwright.kube.signals import catch_signals
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.server import Limits, SimulationServer
+from podwright.simulator.server import RequestLimits, SimulationServer
 
 
 def serve(read: Callable[[], LoadedCluster], listen: str, token_file: str | None, seconds: float) -> None:
@@ -28,7 +28,7 @@ def serve(read: Callable[[], LoadedCluster], listen: str, token_file: str | None
         token = "" if token_file is None else read_at_most(Path(token_file)).decode().strip()
         if token_file is not None and not token:
             raise click.UsageError(f"--token-file: {token_file} is empty")
-        server = SimulationServer(read, limits=Limits(seconds=seconds), token=token, local=local)
+        server = SimulationServer(read, limits=RequestLimits(seconds=seconds), token=token, local=local)
         asyncio.run(_serve(server, host.strip("[]"), int(port)))
     except (OSError, UnicodeDecodeError) as error:
         raise click.ClickException(str(error)) from error

@@ -22,13 +22,13 @@ from podwright.core.objects.wording import counted
 from podwright.simulator.explain.results import (
     Change,
     Explanation,
+    PodState,
     PolicyRef,
     PreemptionFound,
     QueuePlace,
     Recorded,
     Scores,
     SharedCause,
-    State,
     WorkloadExplanation,
 )
 
@@ -36,10 +36,10 @@ _WIDE: Final = 10_000
 """Columns in a pipe."""
 _NODES_SHOWN: Final = 5
 _CAUSES_SHOWN: Final = 4
-_GOOD: Final = frozenset((State.PLACED, State.FITS, State.FINISHED))
+_GOOD: Final = frozenset((PodState.PLACED, PodState.FITS, PodState.FINISHED))
 
 
-class Report:
+class ExplanationReport:
     """Prints explanations. `wide`: with the nearest nodes, the events, all scores and the message of the scheduler's
     event.
     """
@@ -140,7 +140,7 @@ def _pods_of(cause: SharedCause) -> str:
     return f"{counted(cause.pods, 'pod')} more" if cause.pods else "further pods"
 
 
-def _colour(state: State) -> str:
+def _colour(state: PodState) -> str:
     return "green" if state in _GOOD else "yellow"
 
 

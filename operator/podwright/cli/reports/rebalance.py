@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import click
 
-from podwright.core.rebalance.rules import Plan
+from podwright.core.rebalance.rules import RebalancePlan
 
 _SHOWN_STEPS = 20
 
 
-def plan_lines(plan: Plan, *, wide: bool) -> Iterator[str]:
+def plan_lines(plan: RebalancePlan, *, wide: bool) -> Iterator[str]:
     """The lines about a plan. `wide`: all steps."""
     nodes, rooms = sum(len(step.empties) for step in plan.steps), sum(bool(step.makes_room) for step in plan.steps)
     gangs = sum(bool(step.gang) for step in plan.steps)

@@ -25,7 +25,7 @@ from podwright.core.cel.checking.declarations import (
     TEXTS,
     Overload,
 )
-from podwright.core.cel.checking.tree import Node
+from podwright.core.cel.checking.tree import TreeNode
 from podwright.core.cel.checking.validation import validate
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue, fault
 from podwright.core.cel.evaluation.attributes import Step
@@ -83,7 +83,7 @@ class Program:
     """A compiled expression."""
 
     text: str
-    tree: Node
+    tree: TreeNode
     _step: Step
     _slots: int
 
@@ -165,7 +165,7 @@ class Environment:
             raise CelError(Issue(0, 0, fault(error))) from error
         return Program(text, tree, step, compiler.scope.count)
 
-    def part(self, tree: Node) -> Program:
+    def part(self, tree: TreeNode) -> Program:
         """Compiles a part of a checked tree. Its evaluations take the variables of the macros around it from their
         `variables`.
         """

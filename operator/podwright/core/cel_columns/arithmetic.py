@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.cel_columns.vectors import Bools, Kind
+from podwright.core.cel_columns.vectors import Bools, VecKind
 
 Array = NDArray[Any]
 Wrong = tuple[tuple[str, Bools], ...]
@@ -108,28 +108,28 @@ def _divide_doubles(a: Any, b: Any) -> Answer:
     return np.divide(a, b), _NONE
 
 
-ARITHMETIC: Final[Mapping[tuple[str, Kind], Callable[[Any, Any], Answer]]] = {
-    ("_+_", Kind.INT): _add,
-    ("_-_", Kind.INT): _subtract,
-    ("_*_", Kind.INT): _multiply,
-    ("_/_", Kind.INT): _divide,
-    ("_%_", Kind.INT): _modulo,
-    ("_+_", Kind.UINT): _add_unsigned,
-    ("_-_", Kind.UINT): _subtract_unsigned,
-    ("_*_", Kind.UINT): _multiply_unsigned,
-    ("_/_", Kind.UINT): _divide_unsigned,
-    ("_%_", Kind.UINT): _modulo_unsigned,
-    ("_+_", Kind.DOUBLE): _add_doubles,
-    ("_-_", Kind.DOUBLE): _subtract_doubles,
-    ("_*_", Kind.DOUBLE): _multiply_doubles,
-    ("_/_", Kind.DOUBLE): _divide_doubles,
+ARITHMETIC: Final[Mapping[tuple[str, VecKind], Callable[[Any, Any], Answer]]] = {
+    ("_+_", VecKind.INT): _add,
+    ("_-_", VecKind.INT): _subtract,
+    ("_*_", VecKind.INT): _multiply,
+    ("_/_", VecKind.INT): _divide,
+    ("_%_", VecKind.INT): _modulo,
+    ("_+_", VecKind.UINT): _add_unsigned,
+    ("_-_", VecKind.UINT): _subtract_unsigned,
+    ("_*_", VecKind.UINT): _multiply_unsigned,
+    ("_/_", VecKind.UINT): _divide_unsigned,
+    ("_%_", VecKind.UINT): _modulo_unsigned,
+    ("_+_", VecKind.DOUBLE): _add_doubles,
+    ("_-_", VecKind.DOUBLE): _subtract_doubles,
+    ("_*_", VecKind.DOUBLE): _multiply_doubles,
+    ("_/_", VecKind.DOUBLE): _divide_doubles,
 }
 """By operator and kind of both operands."""
 
 
-def negated(kind: Kind, values: Array) -> Answer:
+def negated(kind: VecKind, values: Array) -> Answer:
     """The unary minus."""
-    if kind is Kind.INT:
+    if kind is VecKind.INT:
         return np.negative(values), ((_OVERFLOW, values == _LEAST),)
     return np.negative(values), _NONE
 
@@ -139,9 +139,9 @@ def to_double(values: Array) -> Answer:
     return values.astype(np.float64), _NONE
 
 
-def to_int(kind: Kind, values: Array) -> Answer:
+def to_int(kind: VecKind, values: Array) -> Answer:
     """`int(x)` of unsigned integers or doubles. Source of the bounds: cel-go."""
-    great, small = (np.uint64(2**63), None) if kind is Kind.UINT else (np.float64(2.0**63), -np.float64(2.0**63))
+    great, small = (np.uint64(2**63), None) if kind is VecKind.UINT else (np.float64(2.0**63), -np.float64(2.0**63))
     right = values < great if small is None else (values < great) & (values > small)
     wrong = ~right
     found = np.where(wrong, np.zeros(1, values.dtype), values).astype(np.int64)

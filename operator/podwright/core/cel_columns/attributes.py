@@ -12,7 +12,7 @@ from podwright.core.cel_columns.counts import counted, in_domain, on_node
 from podwright.core.cel_columns.limits import COST_LIMIT, TOO_COSTLY
 from podwright.core.cel_columns.reads import FIELDS, Reads
 from podwright.core.cel_columns.run import Fixed, Operation, Run
-from podwright.core.cel_columns.vectors import Failure, Kind, Operand, Scalar, Vec, failing
+from podwright.core.cel_columns.vectors import ColumnFailure, Operand, Scalar, Vec, VecKind, failing
 from podwright.core.state.columns.table import ABSENT
 
 TEXT_MAPS = frozenset(("labels", "annotations", "conditions"))
@@ -28,7 +28,7 @@ class Name(Operation):
 
     def run(self, run: Run) -> Vec:
         ids = np.arange(run.nodes.size, dtype=np.int32) if run.rows is None else run.rows.astype(np.int32)
-        return Vec(Kind.TABLE, ids, table=run.nodes.names)
+        return Vec(VecKind.TABLE, ids, table=run.nodes.names)
 
 
 class Unschedulable(Operation):
@@ -38,7 +38,7 @@ class Unschedulable(Operation):
 
     def run(self, run: Run) -> Vec:
         column = run.nodes.unschedulable
-        return Vec(Kind.BOOL, column.copy() if run.rows is None else column[run.rows])
+        return Vec(VecKind.BOOL, column.copy() if run.rows is None else column[run.rows])
 
 
 class PodCount(Operation):
@@ -48,7 +48,7 @@ class PodCount(Operation):
 
     def run(self, run: Run) -> Vec:
         column = run.nodes.pods
-        return Vec(Kind.INT, column if run.rows is None else column[run.rows])
+        return Vec(VecKind.INT, column if run.rows is None else column[run.rows])
 
 
 class Taints(Operation):
@@ -58,7 +58,7 @@ class Taints(Operation):
 
     def run(self, run: Run) -> Vec:
         column = run.nodes.taints
-        return Vec(Kind.TABLE, column if run.rows is None else column[run.rows], table=run.nodes.taint_lists)
+        return Vec(VecKind.TABLE, column if run.rows is None else column[run.rows], table=run.nodes.taint_lists)
 
 
 class Signal(Operation):
@@ -74,10 +74,10 @@ class Signal(Operation):
         if self._test:
             return Scalar(True)
         column = run.nodes.signal(self._name)
-        return Vec(Kind.DOUBLE, column.copy() if run.rows is None else column[run.rows])
+        return Vec(VecKind.DOUBLE, column.copy() if run.rows is None else column[run.rows])
 
 
-class Entry(Operation):
+class MapEntryColumn(Operation):
     """`node.labels.key`, or another map: the entry under a key that does not depend on the node.
 
     `test`: whether there is one, as `has()` and `in` ask; `default`: the value where there is none, instead of an
@@ -93,7 +93,7 @@ class Entry(Operation):
 
     def run(self, run: Run) -> Operand:
         key = self._key.run(run)
-        if isinstance(key, Failure):
+        if isinstance(key, ColumnFailure):
             return key
         if not isinstance(key.value, str):
             if self._default is not None:
@@ -107,17 +107,17 @@ class Entry(Operation):
             ids = ids[run.rows]
         absent = ids == ABSENT
         if self._test:
-            return Vec(Kind.BOOL, ~absent)
+            return Vec(VecKind.BOOL, ~absent)
         if self._default is not None:
-            return Vec(Kind.TABLE, np.where(absent, len(table), ids), table=(*table, self._default))
+            return Vec(VecKind.TABLE, np.where(absent, len(table), ids), table=(*table, self._default))
         code = run.errors.code(f"no such key: {text_in_error(key)}")
-        return Vec(Kind.TABLE, ids, failing(code, absent), table)
+        return Vec(VecKind.TABLE, ids, failing(code, absent), table)
 
     def _amounts(self, run: Run, key: str) -> Vec:
         amounts, present = run.nodes.amounts(self.field, key, run.rows)
         if self._test:
-            return Vec(Kind.BOOL, present)
-        return Vec(Kind.INT, amounts, failing(run.errors.code(f"no such key: {text_in_error(key)}"), ~present))
+            return Vec(VecKind.BOOL, present)
+        return Vec(VecKind.INT, amounts, failing(run.errors.code(f"no such key: {text_in_error(key)}"), ~present))
 
 
 class Whole(Operation):
@@ -127,7 +127,7 @@ class Whole(Operation):
         self.reads = reads
 
     def run(self, run: Run) -> Vec:
-        return Vec(Kind.TABLE, np.arange(run.count, dtype=np.int32), table=range(run.count))
+        return Vec(VecKind.TABLE, np.arange(run.count, dtype=np.int32), table=range(run.count))
 
 
 class Counted(Operation):
@@ -144,7 +144,7 @@ class Counted(Operation):
         selector = self._selector.run(run)
         key = Scalar(None) if self._key is None else self._key.run(run)
         for given in (key, selector):
-            if isinstance(given, Failure):
+            if isinstance(given, ColumnFailure):
                 return given
         assert isinstance(key, Scalar)
         assert isinstance(selector, Scalar)
@@ -158,7 +158,7 @@ class Counted(Operation):
             counts = _counts(run, text, None if self._key is None else str(given_key))
         except EvaluationError as error:
             return run.failure(str(error))
-        return Vec(Kind.INT, counts if run.rows is None else counts[run.rows])
+        return Vec(VecKind.INT, counts if run.rows is None else counts[run.rows])
 
 
 def _counts(run: Run, selector: str, key: str | None) -> NDArray[np.int64]:

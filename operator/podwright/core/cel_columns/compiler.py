@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.core.cel import types
-from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, ListExpr, Node, Select, children
+from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, ListExpr, Select, TreeNode, children
 from podwright.core.cel.types import Type
 from podwright.core.cel_columns.arithmetic import ARITHMETIC
 from podwright.core.cel_columns.attributes import (
     AMOUNT_MAPS,
     TEXT_MAPS,
     Counted,
-    Entry,
+    MapEntryColumn,
     Name,
     PodCount,
     Signal,
@@ -47,7 +47,7 @@ from podwright.core.cel_columns.operations import (
 )
 from podwright.core.cel_columns.reads import EVERYTHING, FIELDS, Reads
 from podwright.core.cel_columns.run import Evaluate, Fixed, Kept, Operation, Variable
-from podwright.core.cel_columns.vectors import Kind
+from podwright.core.cel_columns.vectors import VecKind
 
 NODE: Final = "node"
 """The variable whose columns are read."""
@@ -59,23 +59,28 @@ DOMAIN_OF: Final = "domainOf"
 COUNTING: Final[Mapping[str, Reads]] = {PODS_ON_NODE: Reads.USAGE, PODS_IN_DOMAIN: Reads.PLACED | Reads.LABELS}
 """Functions of the node that is being judged, which is not among their arguments, with what they read."""
 
-_KINDS: Final = {types.BOOL: Kind.BOOL, types.INT: Kind.INT, types.UINT: Kind.UINT, types.DOUBLE: Kind.DOUBLE}
+_KINDS: Final = {
+    types.BOOL: VecKind.BOOL,
+    types.INT: VecKind.INT,
+    types.UINT: VecKind.UINT,
+    types.DOUBLE: VecKind.DOUBLE,
+}
 _COUNTING_SHARES: Final = 32
 """The evaluator counts at least so small a part of a selector's length as the cost of counting pods."""
 _COMPARISONS: Final = ("_<_", "_<=_", "_>_", "_>=_")
 _NUMBERS: Final = frozenset(
     (
-        *((kind, kind) for kind in (Kind.INT, Kind.UINT, Kind.DOUBLE)),
-        *((kind, Kind.DOUBLE) for kind in (Kind.INT, Kind.UINT)),
-        *((Kind.DOUBLE, kind) for kind in (Kind.INT, Kind.UINT)),
+        *((kind, kind) for kind in (VecKind.INT, VecKind.UINT, VecKind.DOUBLE)),
+        *((kind, VecKind.DOUBLE) for kind in (VecKind.INT, VecKind.UINT)),
+        *((VecKind.DOUBLE, kind) for kind in (VecKind.INT, VecKind.UINT)),
     )
 )
 """The pairs of numbers that are compared as columns."""
 
 
-def kind_of_type(type_: Type) -> Kind:
+def kind_of_type(type_: Type) -> VecKind:
     """How values of a type are held."""
-    return _KINDS.get(type_, Kind.TABLE)
+    return _KINDS.get(type_, VecKind.TABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +117,10 @@ class _AccumulatorError(Exception):
     """A part that only the evaluator can evaluate uses an accumulator, which only operations know."""
 
 
-class Compiler:
+class ColumnCompiler:
     """Compiles one tree. `evaluator` makes a function that evaluates a part of it."""
 
-    def __init__(self, tree: Node, evaluator: Callable[[Node], Evaluate]) -> None:
+    def __init__(self, tree: TreeNode, evaluator: Callable[[TreeNode], Evaluate]) -> None:
         self._tree = tree
         self._evaluator = evaluator
         self._free = free_variables(tree)
@@ -138,14 +143,14 @@ class Compiler:
         inputs = tuple(each for lift in self._lifts for each in lift.inputs)
         return Compiled(operation, "; ".join(dict.fromkeys(self._interpreted)), shares, inputs)
 
-    def _everything(self, tree: Node, hidden: str) -> Operation:
+    def _everything(self, tree: TreeNode, hidden: str) -> Operation:
         self._interpreted.append(f"a macro has a variable {hidden!r}")
         reads = EVERYTHING | (Reads.SIGNALS if SIGNALS in self._of_node else Reads(0))
         lift = Lift(self._evaluator(tree), [Whole(reads)], kind_of_type(tree.type), reads)
         self._lifts.append(lift)
         return lift
 
-    def _depends(self, node: Node, scope: _Scope) -> bool:
+    def _depends(self, node: TreeNode, scope: _Scope) -> bool:
         """True if the part depends on the node, on an accumulator, or on a variable of a macro that is not unrolled."""
         free = self._free[id(node)]
         return any(name not in scope.fixed and self._varies(name, scope) for name in free)
@@ -153,18 +158,18 @@ class Compiler:
     def _varies(self, name: str, scope: _Scope) -> bool:
         return name in self._of_node or name in scope.accumulators or name not in self._free[id(self._tree)]
 
-    def _compile(self, node: Node, scope: _Scope) -> Operation:
+    def _compile(self, node: TreeNode, scope: _Scope) -> Operation:
         if not self._depends(node, scope):
             return self._fixed(node)
         found = self._attribute(node, scope) or self._native(node, scope)
         return found or self._lift(node, scope)
 
-    def _fixed(self, node: Node) -> Fixed:
+    def _fixed(self, node: TreeNode) -> Fixed:
         return Fixed(self._evaluator(node))
 
     # Fields of the node
 
-    def _attribute(self, node: Node, scope: _Scope) -> Operation | None:
+    def _attribute(self, node: TreeNode, scope: _Scope) -> Operation | None:
         match node:
             case Ident() if node.name in scope.accumulators:
                 return Variable(node.name, scope.accumulators[node.name])
@@ -173,58 +178,58 @@ class Compiler:
             case Select() if _is_node(node.operand):
                 return None if node.is_test else _field(node.field)
             case Select() if (map_ := _map_of_node(node.operand)) is not None:
-                return Entry(map_, self._fixed(Const(types.STRING, -1, node.field)), test=node.is_test)
+                return MapEntryColumn(map_, self._fixed(Const(types.STRING, -1, node.field)), test=node.is_test)
             case Call():
                 return self._call(node, scope)
         return None
 
-    def _is_signals(self, node: Node) -> bool:
+    def _is_signals(self, node: TreeNode) -> bool:
         return isinstance(node, Ident) and node.name == SIGNALS and SIGNALS in self._of_node
 
     def _call(self, node: Call, scope: _Scope) -> Operation | None:
         fixed = [not self._depends(argument, scope) for argument in node.args]  # the call itself may depend on the node
         match node.function, node.args, fixed:
             case "_[_]", (operand, key), [_, True] if (map_ := _map_of_node(operand)) is not None:
-                return Entry(map_, self._fixed(key))
+                return MapEntryColumn(map_, self._fixed(key))
             case "@in", (key, operand), [True, _] if (map_ := _map_of_node(operand)) is not None:
-                return Entry(map_, self._fixed(key), test=True)
+                return MapEntryColumn(map_, self._fixed(key), test=True)
             case "domainOf", (operand, key), [_, True] if _is_node(operand):
-                return Entry("labels", self._fixed(key), default="")
+                return MapEntryColumn("labels", self._fixed(key), default="")
             case "podsOnNode", (selector,), [True]:
                 return self._counted(scope, selector)
             case "podsInDomain", (key, selector), [True, True]:
                 return self._counted(scope, selector, key)
         return None
 
-    def _counted(self, scope: _Scope, selector: Node, key: Node | None = None) -> Counted:
+    def _counted(self, scope: _Scope, selector: TreeNode, key: TreeNode | None = None) -> Counted:
         if scope.depth:
             self._depth, self._counts = max(self._depth, scope.depth), True
         return Counted(self._fixed(selector), None if key is None else self._fixed(key))
 
     # Operators
 
-    def _native(self, node: Node, scope: _Scope) -> Operation | None:
+    def _native(self, node: TreeNode, scope: _Scope) -> Operation | None:
         if isinstance(node, Comprehension):
             return self._macro(node, scope)
         if not isinstance(node, Call):
             return None
         kinds = [kind_of_type(argument.type) for argument in node.args]
         match node.function, kinds:
-            case "_&&_" | "_||_", [Kind.BOOL, Kind.BOOL]:
+            case "_&&_" | "_||_", [VecKind.BOOL, VecKind.BOOL]:
                 left, right = self._all(node.args, scope)
                 return Logic(left, right, until=node.function == "_||_")
-            case "!_", [Kind.BOOL]:
+            case "!_", [VecKind.BOOL]:
                 return Not(self._compile(node.args[0], scope))
-            case "_?_:_", [Kind.BOOL, _, _] if _is_choice(node.args):
+            case "_?_:_", [VecKind.BOOL, _, _] if _is_choice(node.args):
                 return ConditionalColumn(*self._all(node.args, scope))
             case "@in", [_, _] if _is_among_texts(node.args) and not self._depends(node.args[1], scope):
                 return ListMembership(*self._all(node.args, scope))
-            case function, [Kind.TABLE, Kind.TABLE] if function in TEXT_TESTS and self._tests_text(node, scope):
+            case function, [VecKind.TABLE, VecKind.TABLE] if function in TEXT_TESTS and self._tests_text(node, scope):
                 test = TextTest(function, *self._all(node.args, scope))
                 return Kept(test) if self._is_of_nodes(node, test) else test
-            case "-_", [Kind.INT | Kind.DOUBLE as kind]:
+            case "-_", [VecKind.INT | VecKind.DOUBLE as kind]:
                 return Unary(self._compile(node.args[0], scope), "-_", (kind, kind))
-            case "int" | "double", [Kind.INT | Kind.UINT | Kind.DOUBLE as kind]:
+            case "int" | "double", [VecKind.INT | VecKind.UINT | VecKind.DOUBLE as kind]:
                 return Unary(self._compile(node.args[0], scope), node.function, (kind, kind_of_type(node.type)))
             case _, [left_kind, right_kind]:
                 return self._binary(node, (left_kind, right_kind), scope)
@@ -234,11 +239,11 @@ class Compiler:
         texts = all(argument.type == types.STRING for argument in node.args)
         return texts and not self._depends(node.args[1], scope)
 
-    def _binary(self, node: Call, kinds: tuple[Kind, Kind], scope: _Scope) -> Operation | None:
+    def _binary(self, node: Call, kinds: tuple[VecKind, VecKind], scope: _Scope) -> Operation | None:
         numbers = kinds in _NUMBERS
         if node.function in ("_==_", "_!=_"):
             texts = node.args[0].type == node.args[1].type == types.STRING
-            if not texts and not numbers and kinds != (Kind.BOOL, Kind.BOOL):
+            if not texts and not numbers and kinds != (VecKind.BOOL, VecKind.BOOL):
                 return None
             left, right = self._all(node.args, scope)
             return Equality(left, right, kinds, negated=node.function == "_!=_")
@@ -250,7 +255,7 @@ class Compiler:
             return Arithmetic(node.function, left, right, kinds[0])
         return None
 
-    def _all(self, nodes: Sequence[Node], scope: _Scope) -> list[Operation]:
+    def _all(self, nodes: Sequence[TreeNode], scope: _Scope) -> list[Operation]:
         return [self._compile(node, scope) for node in nodes]
 
     def _macro(self, node: Comprehension, scope: _Scope) -> Operation | None:
@@ -258,7 +263,7 @@ class Compiler:
         if self._depends(node.range, scope):
             return None
         bind = isinstance(node.range, ListExpr) and not node.range.elements
-        if not bind and (kind_of_type(node.init.type) not in (Kind.BOOL, Kind.INT) or not _runs_to_the_end(node)):
+        if not bind and (kind_of_type(node.init.type) not in (VecKind.BOOL, VecKind.INT) or not _runs_to_the_end(node)):
             return None
         before = len(self._interpreted)
         whole = self._lift(node, scope)
@@ -280,7 +285,7 @@ class Compiler:
 
     # The rest
 
-    def _lift(self, node: Node, scope: _Scope) -> Operation:
+    def _lift(self, node: TreeNode, scope: _Scope) -> Operation:
         """The part as it is, for the evaluator. Raises _AccumulatorError."""
         found: dict[object, Operation] = {}
         reads = self._inputs(node, scope, frozenset(), found)
@@ -292,11 +297,11 @@ class Compiler:
         self._interpreted += [f"it reads {name} as a whole" for name, each in found.items() if isinstance(each, Whole)]
         return lift
 
-    def _is_of_nodes(self, node: Node, operation: Operation) -> bool:
+    def _is_of_nodes(self, node: TreeNode, operation: Operation) -> bool:
         """True if the result is the same for all pods, and stays the same as long as the nodes do."""
         return self._free[id(node)] <= self._of_node and not operation.reads.usage
 
-    def _inputs(self, node: Node, scope: _Scope, bound: frozenset[str], found: dict[object, Operation]) -> Reads:
+    def _inputs(self, node: TreeNode, scope: _Scope, bound: frozenset[str], found: dict[object, Operation]) -> Reads:
         """Adds the columns that a part depends on, and returns what they read. `bound`: the variables of macros within
         the part.
         """
@@ -322,27 +327,27 @@ class Compiler:
         return self._inputs_of(children(node), scope, bound, found)
 
     def _inputs_of(
-        self, nodes: Sequence[Node], scope: _Scope, bound: frozenset[str], found: dict[object, Operation]
+        self, nodes: Sequence[TreeNode], scope: _Scope, bound: frozenset[str], found: dict[object, Operation]
     ) -> Reads:
         reads = Reads(0)
         for node in nodes:
             reads |= self._inputs(node, scope, bound, found)
         return reads
 
-    def _input(self, node: Node, scope: _Scope) -> Operation | None:
+    def _input(self, node: TreeNode, scope: _Scope) -> Operation | None:
         """A column that says all that a part depends on. An optional entry depends on the entry."""
         if isinstance(node, Call) and node.function in ("_[?_]", "_?._"):
             operand, key = node.args
             map_ = _map_of_node(operand)
-            return None if map_ is None or self._depends(key, scope) else Entry(map_, self._fixed(key))
+            return None if map_ is None or self._depends(key, scope) else MapEntryColumn(map_, self._fixed(key))
         return self._attribute(node, scope)
 
 
-def free_variables(tree: Node) -> Mapping[int, frozenset[str]]:
+def free_variables(tree: TreeNode) -> Mapping[int, frozenset[str]]:
     """The free variables of each part of a tree, by the part's id."""
     found: dict[int, frozenset[str]] = {}
 
-    def visit(node: Node) -> frozenset[str]:
+    def visit(node: TreeNode) -> frozenset[str]:
         names = frozenset((node.name,)) if isinstance(node, Ident) else frozenset().union(*map(visit, children(node)))
         if isinstance(node, Call) and node.function in COUNTING:
             names |= {NODE}
@@ -358,17 +363,17 @@ def free_variables(tree: Node) -> Mapping[int, frozenset[str]]:
     return found
 
 
-def _binds(node: Node, name: str) -> bool:
+def _binds(node: TreeNode, name: str) -> bool:
     if isinstance(node, Comprehension) and name in (node.variable, node.second, node.accumulator):
         return True
     return any(_binds(child, name) for child in children(node))
 
 
-def _is_node(node: Node) -> bool:
+def _is_node(node: TreeNode) -> bool:
     return isinstance(node, Ident) and node.name == NODE
 
 
-def _map_of_node(node: Node) -> str | None:
+def _map_of_node(node: TreeNode) -> str | None:
     """The name of a map that is a field of the node."""
     if isinstance(node, Select) and not node.is_test and _is_node(node.operand):
         return node.field if node.field in TEXT_MAPS | AMOUNT_MAPS else None
@@ -388,14 +393,14 @@ def _field(name: str) -> Operation | None:
     return None
 
 
-def _whole(node: Node) -> Whole | None:
+def _whole(node: TreeNode) -> Whole | None:
     if _is_node(node):
         return Whole(EVERYTHING)
     map_ = _map_of_node(node)
     return None if map_ is None else Whole(FIELDS[map_])
 
 
-def _identity(node: Node) -> object:
+def _identity(node: TreeNode) -> object:
     """Equal for parts that read the same, as far as that can be told."""
     match node:
         case Ident():
@@ -409,7 +414,7 @@ def _identity(node: Node) -> object:
     return id(node)
 
 
-def _is_choice(args: Sequence[Node]) -> bool:
+def _is_choice(args: Sequence[TreeNode]) -> bool:
     """True if both sides have one type, which is known."""
     return args[1].type == args[2].type and not _is_dynamic(args[1].type)
 
@@ -418,7 +423,7 @@ def _is_dynamic(type_: Type) -> bool:
     return type_.name in ("dyn", "any", "null_type") or any(map(_is_dynamic, type_.parameters))
 
 
-def _is_among_texts(args: Sequence[Node]) -> bool:
+def _is_among_texts(args: Sequence[TreeNode]) -> bool:
     return args[0].type == types.STRING and args[1].type == types.list_of(types.STRING)
 
 

@@ -17,10 +17,10 @@ from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel_columns.nodes import NodeColumns
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Operation, Run, result_of
-from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Kind, Vec, held_bytes
+from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Vec, VecKind, held_bytes
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.state.cache import Cache
-from podwright.core.state.columns.change_log import Changes, ChangesOfBoth
+from podwright.core.state.columns.change_log import ChangesOfBoth, RowChanges
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -56,7 +56,7 @@ class Column:
     texts: ErrorTexts
     failing: int | None
     passing: Bools
-    log: Changes
+    log: RowChanges
     seq: Hashable
 
     @property
@@ -127,7 +127,7 @@ class KeptColumns:
         except EvaluationError:
             return False
         seq = column.log.seq
-        is_double = column.vec.kind is Kind.DOUBLE  # 0.0 and -0.0 are equal, and differ
+        is_double = column.vec.kind is VecKind.DOUBLE  # 0.0 and -0.0 are equal, and differ
         if is_double or any(data[slot] != value for slot, value in values.items()):
             data = data.copy()
             for slot, value in values.items():
@@ -160,7 +160,7 @@ class KeptColumns:
         if errors is not None:
             wrong = errors != 0
             failing = np.flatnonzero(wrong & table.valid)[:1].tolist()
-            if vec.kind is Kind.BOOL:
+            if vec.kind is VecKind.BOOL:
                 passing = vec.data & ~wrong
         column = Column(vec, self.errors, failing[0] if failing else None, passing, log, log.seq)
         size = vec.data.nbytes + (0 if errors is None else errors.nbytes + passing.nbytes)
@@ -182,9 +182,9 @@ class KeptColumns:
         )
 
 
-def changes_of(reads: Reads, cache: Cache) -> Changes:
+def changes_of(reads: Reads, cache: Cache) -> RowChanges:
     """The changes that can change a result."""
-    log: Changes = cache.table.usage_changes if reads.usage else cache.table.static_changes
+    log: RowChanges = cache.table.usage_changes if reads.usage else cache.table.static_changes
     return ChangesOfBoth(log, cache.signals.changes) if reads & Reads.SIGNALS else log
 
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from podwright.core.cel.errors import CostLimitError, EvaluationError
 from podwright.core.cel.values import keys_of, to_key
-from podwright.core.cel_columns.nodes import NodeView, Viewer
+from podwright.core.cel_columns.nodes import NodeView, NodeViewer
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Evaluate, Fixed, Operation, Run
-from podwright.core.cel_columns.vectors import Codes, Failure, Kind, Operand, Rows, Vec, held_bytes
+from podwright.core.cel_columns.vectors import Codes, ColumnFailure, Operand, Rows, Vec, VecKind, held_bytes
 
 MAX_UNROLLED: Final = 64
 """A macro over a longer list is left to the evaluator."""
@@ -34,11 +34,11 @@ class Lift(Operation):
     input, too: the evaluator says what its error means.
     """
 
-    def __init__(self, evaluate: Evaluate, inputs: Sequence[Operation], kind: Kind, reads: Reads) -> None:
+    def __init__(self, evaluate: Evaluate, inputs: Sequence[Operation], kind: VecKind, reads: Reads) -> None:
         self._evaluate = evaluate
         self.inputs = tuple(inputs)
         self._kind = kind
-        self._view = Viewer(reads)
+        self._view = NodeViewer(reads)
         self.reads = reads
         self.parts = 1
         """How many Lifts the expression has. Each gets an equal share of what may be spent on a node."""
@@ -60,7 +60,7 @@ class Lift(Operation):
             view = self._view.of(nodes.node_at(run.slot(position)))
             try:
                 value = self._evaluate({**run.variables, **self._of_node(view, run)}, limit, run.interrupted)
-                if self._kind is Kind.TABLE:
+                if self._kind is VecKind.TABLE:
                     room -= held_bytes(value)
                     if room < 0:
                         raise CostLimitError(OUT_OF_MEMORY)
@@ -110,9 +110,9 @@ def distinct(inputs: Sequence[Operand], run: Run) -> tuple[Rows, list[int]]:
 
 def _numbered(vec: Vec) -> tuple[np.ndarray, int]:
     """A number from 0 to size - 1 for each entry: the same for equal ones. Errors are numbers, too."""
-    if vec.kind is Kind.TABLE:
+    if vec.kind is VecKind.TABLE:
         codes, size = vec.data.astype(np.int64), len(vec.table)
-    elif vec.kind is Kind.BOOL:
+    elif vec.kind is VecKind.BOOL:
         codes, size = vec.data.astype(np.int64), 2
     else:
         values, inverse = np.unique(vec.data, return_inverse=True)
@@ -123,7 +123,7 @@ def _numbered(vec: Vec) -> tuple[np.ndarray, int]:
 
 
 def _gathered(
-    kind: Kind, values: list[object], errors: list[int], codes: Rows
+    kind: VecKind, values: list[object], errors: list[int], codes: Rows
 ) -> tuple[np.ndarray, Codes | None, Sequence[object]]:
     """The data, errors and table of a Vec. `values`, `errors`: of each combination; `codes`: the combination of each
     row.
@@ -131,7 +131,7 @@ def _gathered(
     if not values:
         return np.zeros(len(codes), kind.value), None, ()
     failing = np.array(errors, np.int32)[codes] if any(errors) else None
-    if kind is Kind.TABLE:
+    if kind is VecKind.TABLE:
         return codes.astype(np.int32), failing, tuple(values)
     data = np.array([0 if value is None else value for value in values], kind.value)
     return data[codes], failing, ()
@@ -160,7 +160,7 @@ class Unrolled(Operation):
     def run(self, run: Run) -> Operand:
         loop = self._loop
         found = loop.range.run(run)
-        if isinstance(found, Failure):
+        if isinstance(found, ColumnFailure):
             return found
         elements = _elements(found.value, two=bool(loop.second))
         if len(elements) > MAX_UNROLLED:

@@ -267,7 +267,7 @@ class NodeColumns:
         return self.table.valid if rows is None else self.table.valid[rows]
 
 
-class Viewer:
+class NodeViewer:
     """Shows nodes as values of CEL, with the fields that are read."""
 
     def __init__(self, reads: Reads) -> None:

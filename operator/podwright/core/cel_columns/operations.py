@@ -19,11 +19,11 @@ from podwright.core.cel_columns.run import Operation, Run
 from podwright.core.cel_columns.vectors import (
     Bools,
     Codes,
-    Failure,
-    Kind,
+    ColumnFailure,
     Operand,
     Scalar,
     Vec,
+    VecKind,
     as_vec,
     failing,
     joined,
@@ -32,17 +32,17 @@ from podwright.core.cel_columns.vectors import (
 
 def errors_of(operand: Operand, rows: int) -> Codes:
     """The errors of an operand on each row."""
-    if isinstance(operand, Failure):
+    if isinstance(operand, ColumnFailure):
         return np.full(rows, operand.code, np.int32)
     found = operand.errors if isinstance(operand, Vec) else None
     return np.zeros(rows, np.int32) if found is None else found
 
 
-def failed(left: Operand, right: Operand, kind: Kind, rows: int) -> Operand | None:
+def failed(left: Operand, right: Operand, kind: VecKind, rows: int) -> Operand | None:
     """The result of a function of two operands of which at least one is an error on all rows; None if neither is."""
-    if isinstance(left, Failure):
+    if isinstance(left, ColumnFailure):
         return left
-    if not isinstance(right, Failure):
+    if not isinstance(right, ColumnFailure):
         return None
     if isinstance(left, Scalar) or left.errors is None:
         return right
@@ -69,11 +69,11 @@ class Logic(Operation):
         a, b = as_vec(left, run.count), as_vec(right, run.count)
         data = a.data | b.data if self._until else a.data & b.data
         if a.errors is None and b.errors is None:
-            return Vec(Kind.BOOL, data)
+            return Vec(VecKind.BOOL, data)
         first, second = errors_of(a, run.count), errors_of(b, run.count)
         decided = ((first == 0) & (a.data == self._until)) | ((second == 0) & (b.data == self._until))
         errors = np.where(decided, 0, np.where(first != 0, first, second)).astype(np.int32)
-        return Vec(Kind.BOOL, np.where(decided, self._until, data), errors if errors.any() else None)
+        return Vec(VecKind.BOOL, np.where(decided, self._until, data), errors if errors.any() else None)
 
 
 class Not(Operation):
@@ -87,7 +87,7 @@ class Not(Operation):
         found = self._operand.run(run)
         if isinstance(found, Scalar):
             return Scalar(not found.value)
-        return found if isinstance(found, Failure) else Vec(Kind.BOOL, ~found.data, found.errors)
+        return found if isinstance(found, ColumnFailure) else Vec(VecKind.BOOL, ~found.data, found.errors)
 
 
 class ConditionalColumn(Operation):
@@ -99,7 +99,7 @@ class ConditionalColumn(Operation):
 
     def run(self, run: Run) -> Operand:
         condition = self._condition.run(run)
-        if isinstance(condition, Failure):
+        if isinstance(condition, ColumnFailure):
             return condition
         if isinstance(condition, Scalar):
             return (self._yes if condition.value else self._no).run(run)
@@ -109,12 +109,12 @@ class ConditionalColumn(Operation):
 def chosen(condition: Vec, yes: Operand, no: Operand, rows: int) -> Vec:
     """`yes` where the condition holds, `no` where it does not. Both are of one type."""
     a, b = as_vec(yes, rows), as_vec(no, rows)
-    if isinstance(yes, Failure):
+    if isinstance(yes, ColumnFailure):
         a = Vec(b.kind, np.zeros(rows, b.kind.value), a.errors, b.table)
-    elif isinstance(no, Failure):
+    elif isinstance(no, ColumnFailure):
         b = Vec(a.kind, np.zeros(rows, a.kind.value), b.errors, a.table)
     table, other = a.table, b.data
-    if a.kind is Kind.TABLE and a.table is not b.table:
+    if a.kind is VecKind.TABLE and a.table is not b.table:
         table, other = (*a.table, *b.table), b.data + np.int32(len(a.table))
     errors = None
     if a.errors is not None or b.errors is not None:
@@ -133,16 +133,16 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 class NumberComparison(Operation):
     """`<`, `<=`, `>` and `>=` of two numbers."""
 
-    def __init__(self, function: str, left: Operation, right: Operation, kinds: tuple[Kind, Kind]) -> None:
+    def __init__(self, function: str, left: Operation, right: Operation, kinds: tuple[VecKind, VecKind]) -> None:
         self._compare = _ORDER[function]
         self._left, self._right = left, right
         self._as_doubles = kinds[0] is not kinds[1]
-        self._ordered = Kind.DOUBLE not in kinds
+        self._ordered = VecKind.DOUBLE not in kinds
         self.reads = left.reads | right.reads
 
     def run(self, run: Run) -> Operand:
         left, right = self._left.run(run), self._right.run(run)
-        if (failure := failed(left, right, Kind.BOOL, run.count)) is not None:
+        if (failure := failed(left, right, VecKind.BOOL, run.count)) is not None:
             return failure
         a, b, errors = _numbers(left, right, run)
         if self._as_doubles:
@@ -150,13 +150,13 @@ class NumberComparison(Operation):
         if not self._ordered:
             unordered = np.isnan(a) | np.isnan(b)
             errors = joined(errors, failing(run.errors.code("NaN values cannot be ordered"), unordered))
-        return Vec(Kind.BOOL, self._compare(a, b), errors)
+        return Vec(VecKind.BOOL, self._compare(a, b), errors)
 
 
 class Equality(Operation):
     """`==` and `!=` of two numbers, bools or strings."""
 
-    def __init__(self, left: Operation, right: Operation, kinds: tuple[Kind, Kind], *, negated: bool) -> None:
+    def __init__(self, left: Operation, right: Operation, kinds: tuple[VecKind, VecKind], *, negated: bool) -> None:
         self._left, self._right = left, right
         self._kinds = kinds
         self._negated = negated
@@ -164,16 +164,16 @@ class Equality(Operation):
 
     def run(self, run: Run) -> Operand:
         left, right = self._left.run(run), self._right.run(run)
-        if (failure := failed(left, right, Kind.BOOL, run.count)) is not None:
+        if (failure := failed(left, right, VecKind.BOOL, run.count)) is not None:
             return failure
-        if self._kinds == (Kind.TABLE, Kind.TABLE):
+        if self._kinds == (VecKind.TABLE, VecKind.TABLE):
             same, errors = _same_texts(as_vec(left, run.count), right)
         else:
             a, b, errors = _numbers(left, right, run)
             if self._kinds[0] is not self._kinds[1]:
                 a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
             same = np.equal(a, b)
-        return Vec(Kind.BOOL, ~same if self._negated else same, errors)
+        return Vec(VecKind.BOOL, ~same if self._negated else same, errors)
 
 
 def _same_texts(left: Vec, right: Operand) -> tuple[Bools, Codes | None]:
@@ -218,7 +218,7 @@ class TextTest(Operation):
 
     def run(self, run: Run) -> Operand:
         text, argument = self._text.run(run), self._argument.run(run)
-        if (failure := failed(text, argument, Kind.BOOL, run.count)) is not None:
+        if (failure := failed(text, argument, VecKind.BOOL, run.count)) is not None:
             return failure
         assert isinstance(argument, Scalar)
         vec = as_vec(text, run.count)
@@ -232,7 +232,7 @@ class TextTest(Operation):
                 found[position] = isinstance(value, str) and self._test(value, str(argument.value))
         except EvaluationError as error:
             return run.failure(str(error))
-        return Vec(Kind.BOOL, found[vec.data], vec.errors)
+        return Vec(VecKind.BOOL, found[vec.data], vec.errors)
 
 
 _PAUSE_EVERY: Final = 64
@@ -254,18 +254,18 @@ class ListMembership(Operation):
 
     def run(self, run: Run) -> Operand:
         item, elements = self._item.run(run), self._elements.run(run)
-        if (failure := failed(item, elements, Kind.BOOL, run.count)) is not None:
+        if (failure := failed(item, elements, VecKind.BOOL, run.count)) is not None:
             return failure
         assert isinstance(elements, Scalar)
         wanted, vec = frozenset(elements.value), as_vec(item, run.count)  # type: ignore[call-overload]  # a list of CEL
         having = np.array([value in wanted for value in vec.table] or [False], np.bool_)
-        return Vec(Kind.BOOL, having[vec.data], vec.errors)
+        return Vec(VecKind.BOOL, having[vec.data], vec.errors)
 
 
 class Arithmetic(Operation):
     """`+`, `-`, `*`, `/` and `%` of two numbers of one kind."""
 
-    def __init__(self, function: str, left: Operation, right: Operation, kind: Kind) -> None:
+    def __init__(self, function: str, left: Operation, right: Operation, kind: VecKind) -> None:
         self._compute = ARITHMETIC[function, kind]
         self._left, self._right, self._kind = left, right, kind
         self.reads = left.reads | right.reads
@@ -281,7 +281,7 @@ class Arithmetic(Operation):
 class Unary(Operation):
     """`-x`, `int(x)` and `double(x)` of a number."""
 
-    def __init__(self, operand: Operation, function: str, kinds: tuple[Kind, Kind]) -> None:
+    def __init__(self, operand: Operation, function: str, kinds: tuple[VecKind, VecKind]) -> None:
         self._operand = operand
         self._function = function
         self._from, self._to = kinds
@@ -289,7 +289,7 @@ class Unary(Operation):
 
     def run(self, run: Run) -> Operand:
         found = self._operand.run(run)
-        if isinstance(found, Failure):
+        if isinstance(found, ColumnFailure):
             return found
         vec = as_vec(found, run.count)
         data = _of_kind(vec.data, self._from)
@@ -298,7 +298,7 @@ class Unary(Operation):
         elif self._from is self._to:
             return vec
         else:
-            answer = to_double(data) if self._to is Kind.DOUBLE else to_int(self._from, data)
+            answer = to_double(data) if self._to is VecKind.DOUBLE else to_int(self._from, data)
         return _answer(run, self._to, answer, vec.errors)
 
 
@@ -309,7 +309,7 @@ def _numbers(left: Operand, right: Operand, run: Run) -> tuple[Any, Any, Codes |
     return _data(left), _data(right), joined(_errors(left), _errors(right))
 
 
-def _of_kind(values: Any, kind: Kind) -> Any:
+def _of_kind(values: Any, kind: VecKind) -> Any:
     """The numbers. What has errors on all rows may be a Vec of another kind, whose values nothing reads."""
     return values if values.dtype.type is kind.value else values.astype(kind.value)
 
@@ -336,7 +336,7 @@ def _errors(operand: Operand) -> Codes | None:
     return operand.errors if isinstance(operand, Vec) else None
 
 
-def _answer(run: Run, kind: Kind, answer: Answer, errors: Codes | None) -> Vec:
+def _answer(run: Run, kind: VecKind, answer: Answer, errors: Codes | None) -> Vec:
     data, wrong = answer
     for text, where in wrong:
         errors = failing(run.errors.code(text), np.broadcast_to(where, data.shape), errors)

@@ -14,7 +14,17 @@ from podwright.core.cel_columns.limits import COST_LIMIT
 from podwright.core.cel_columns.lone_node import LoneNode
 from podwright.core.cel_columns.nodes import NodeColumns
 from podwright.core.cel_columns.reads import Reads
-from podwright.core.cel_columns.vectors import Bools, ErrorTexts, Failure, Operand, Rows, Scalar, Vec, as_vec, value_at
+from podwright.core.cel_columns.vectors import (
+    Bools,
+    ColumnFailure,
+    ErrorTexts,
+    Operand,
+    Rows,
+    Scalar,
+    Vec,
+    as_vec,
+    value_at,
+)
 
 Evaluate = Callable[[Mapping[str, object], int, Callable[[], bool] | None], object]
 """(values of the variables, the greatest cost, what loops call) → the value of a tree, by the evaluator. Raises
@@ -58,8 +68,8 @@ class Run:
         """The row of an entry."""
         return position if self.rows is None else int(self.rows[position])
 
-    def failure(self, text: str) -> Failure:
-        return Failure(self.errors.code(text))
+    def failure(self, text: str) -> ColumnFailure:
+        return ColumnFailure(self.errors.code(text))
 
     def with_variable(self, name: str, value: object) -> Run:
         """The same with one more variable, that of a macro's loop."""
@@ -91,7 +101,7 @@ class Fixed(Operation):
     def __init__(self, evaluate: Evaluate) -> None:
         self._evaluate = evaluate
 
-    def run(self, run: Run) -> Scalar | Failure:
+    def run(self, run: Run) -> Scalar | ColumnFailure:
         try:
             return Scalar(self._evaluate(run.variables, COST_LIMIT, run.interrupted))
         except EvaluationError as error:
@@ -107,7 +117,7 @@ class Variable(Operation):
 
     def run(self, run: Run) -> Operand:
         found = run.variables[self._name]
-        assert isinstance(found, Scalar | Failure) or hasattr(found, "kind"), f"{self._name} is no accumulator"
+        assert isinstance(found, Scalar | ColumnFailure) or hasattr(found, "kind"), f"{self._name} is no accumulator"
         return found  # type: ignore[return-value]  # by the line above
 
 

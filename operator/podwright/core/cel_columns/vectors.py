@@ -25,7 +25,7 @@ Codes = NDArray[np.int32]
 Rows = NDArray[np.intp]
 
 
-class Kind(Enum):
+class VecKind(Enum):
     """What the data of a Vec are: bool, int64, uint64 or float64 themselves, or positions in its table."""
 
     BOOL = np.bool_
@@ -45,7 +45,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ColumnFailure:
     """The same error on all nodes."""
 
     code: int
@@ -55,7 +55,7 @@ class Failure:
 class Vec:
     """See the module. `data`: [rows]; `errors`: int32[rows], None if there are none. `table`: only of Kind.TABLE."""
 
-    kind: Kind
+    kind: VecKind
     data: NDArray[Any]
     errors: Codes | None = None
     table: Sequence[object] = ()
@@ -65,7 +65,7 @@ class Vec:
         return Vec(self.kind, self.data[rows], None if self.errors is None else self.errors[rows], self.table)
 
 
-Operand = Scalar | Failure | Vec
+Operand = Scalar | ColumnFailure | Vec
 
 MAX_TEXTS: Final = 4_096
 MAX_TEXT: Final = 160
@@ -126,13 +126,13 @@ def held_bytes(value: object) -> int:
     return found
 
 
-_KINDS: Final[dict[type, Kind]] = {bool: Kind.BOOL, int: Kind.INT, Uint: Kind.UINT, float: Kind.DOUBLE}
+_KINDS: Final[dict[type, VecKind]] = {bool: VecKind.BOOL, int: VecKind.INT, Uint: VecKind.UINT, float: VecKind.DOUBLE}
 
 
-def kind_of(values: Sequence[object]) -> Kind:
+def kind_of(values: Sequence[object]) -> VecKind:
     """The kind of a Vec that can hold these values."""
     found = {value.__class__ for value in values}
-    return _KINDS.get(found.pop(), Kind.TABLE) if len(found) == 1 else Kind.TABLE
+    return _KINDS.get(found.pop(), VecKind.TABLE) if len(found) == 1 else VecKind.TABLE
 
 
 def joined(*errors: Codes | None) -> Codes | None:
@@ -158,10 +158,10 @@ def as_vec(operand: Operand, rows: int) -> Vec:
     match operand:
         case Vec():
             return operand
-        case Failure():
-            return Vec(Kind.BOOL, np.zeros(rows, np.bool_), np.full(rows, operand.code, np.int32))
+        case ColumnFailure():
+            return Vec(VecKind.BOOL, np.zeros(rows, np.bool_), np.full(rows, operand.code, np.int32))
     kind = kind_of((operand.value,))
-    if kind is Kind.TABLE:
+    if kind is VecKind.TABLE:
         return Vec(kind, np.zeros(rows, np.int32), table=(operand.value,))
     return Vec(kind, np.full(rows, operand.value, kind.value))
 
@@ -169,8 +169,8 @@ def as_vec(operand: Operand, rows: int) -> Vec:
 def value_at(vec: Vec, position: int) -> object:
     """The value of an entry without error, as a value of CEL."""
     match vec.kind:
-        case Kind.TABLE:
+        case VecKind.TABLE:
             return vec.table[vec.data[position]]
-        case Kind.UINT:
+        case VecKind.UINT:
             return Uint(vec.data[position])
     return vec.data[position].item()

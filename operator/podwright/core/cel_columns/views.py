@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from podwright.core.cel_columns.nodes import NodeView, Viewer
+from podwright.core.cel_columns.nodes import NodeView, NodeViewer
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -23,7 +23,7 @@ class NodeViews:
 
     def __init__(self, table: NodeTable, reads: Reads) -> None:
         self._table = table
-        self._viewer = Viewer(reads)
+        self._viewer = NodeViewer(reads)
         self._seq = -1
         self._views: dict[int, NodeView] = {}
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from podwright.core.devices.errors import AllocationError
 from podwright.core.devices.problem import PreparedAsk, PreparedClaim
-from podwright.core.devices.search import Pick, Search
+from podwright.core.devices.search import DeviceSearch, Pick
 from podwright.core.objects.devices.classes import DeviceClass
 from podwright.core.objects.devices.parts import Raw
 
 Result = dict[str, Any]
 
 
-def allocations_of(search: Search, claims: Sequence[str], share_id: Callable[[], str]) -> list[Result]:
+def allocations_of(search: DeviceSearch, claims: Sequence[str], share_id: Callable[[], str]) -> list[Result]:
     """A v1.AllocationResult for each claim of a solved search. `claims`: their names, for errors; `share_id`: makes a
     new one.
 

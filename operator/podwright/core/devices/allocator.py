@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from podwright.core.devices.choice import AS_KUBE_SCHEDULER, Choice
+from podwright.core.devices.choice import AS_KUBE_SCHEDULER, DeviceChoice
 from podwright.core.devices.counters import AvailableCounters
-from podwright.core.devices.meter import Meter
-from podwright.core.devices.problem import Problem, Problems, Signature
+from podwright.core.devices.meter import SearchMeter
+from podwright.core.devices.problem import AllocationProblem, AllocationProblems, Signature
 from podwright.core.devices.selectors import Matcher, Selectors
-from podwright.core.devices.verdicts import Verdicts
+from podwright.core.devices.verdicts import DeviceVerdicts
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.devices.claims import ClaimSpec
 from podwright.core.objects.devices.classes import DeviceClass
@@ -34,14 +34,16 @@ class Allocator:
         self._cache = cache
         devices = cache.devices
         self._counters = AvailableCounters(devices.claims.usage)
-        self._meter = Meter(cache.deadline)
-        self._problems = Problems(devices, Selectors(compile_expression, devices.index.numbers, self._meter))
-        self._known: RecentCache[tuple[tuple[ClaimSpec, ...], tuple[DeviceClass | None, ...]], Problem] = RecentCache(
-            MAX_PROBLEMS
+        self._meter = SearchMeter(cache.deadline)
+        self._problems = AllocationProblems(devices, Selectors(compile_expression, devices.index.numbers, self._meter))
+        self._known: RecentCache[tuple[tuple[ClaimSpec, ...], tuple[DeviceClass | None, ...]], AllocationProblem] = (
+            RecentCache(MAX_PROBLEMS)
         )
-        self._verdicts: RecentCache[tuple[Signature, Choice], Verdicts] = RecentCache(MAX_VERDICTS // 2, MAX_BYTES // 2)
+        self._verdicts: RecentCache[tuple[Signature, DeviceChoice], DeviceVerdicts] = RecentCache(
+            MAX_VERDICTS // 2, MAX_BYTES // 2
+        )
 
-    def problem(self, specs: Sequence[ClaimSpec]) -> Problem:
+    def problem(self, specs: Sequence[ClaimSpec]) -> AllocationProblem:
         """The problem of claims with these specs, with their classes as they are now."""
         classes = self._problems.classes_of(specs)
         key = tuple(specs), classes
@@ -56,14 +58,14 @@ class Allocator:
         self._meter.allow("", None)
         return self._problems.matcher(device_class)
 
-    def verdicts(self, problem: Problem, choice: Choice = AS_KUBE_SCHEDULER) -> Verdicts:
+    def verdicts(self, problem: AllocationProblem, choice: DeviceChoice = AS_KUBE_SCHEDULER) -> DeviceVerdicts:
         """The verdicts for a problem and all problems that differ from it only in names. `choice`: of the policy that
         decides.
         """
         key = problem.signature, choice
         found = self._verdicts.get(key)
         if found is None:
-            found = Verdicts(problem, self._cache, self._counters, self._meter, choice)
+            found = DeviceVerdicts(problem, self._cache, self._counters, self._meter, choice)
             of_fits = 0 if choice.scoring == "Default" else _BYTES_OF_FITS
             self._verdicts.put(key, found, self._cache.table.size * (_BYTES_PER_NODE + of_fits))
         return found

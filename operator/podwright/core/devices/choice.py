@@ -17,11 +17,11 @@ victims use count as free.
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DeviceChoice:
     """See the module."""
 
     allocation: AllocationOrder = "FirstFit"
     scoring: Scoring = "Default"
 
 
-AS_KUBE_SCHEDULER: Final = Choice()
+AS_KUBE_SCHEDULER: Final = DeviceChoice()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright.core.objects.devices.claims import Ask, Constraint
+from podwright.core.objects.devices.claims import Ask, DeviceConstraint
 from podwright.core.objects.devices.slices import Attribute, DeviceShape
 
 
@@ -17,7 +17,7 @@ class ConstraintState:
 
     __slots__ = ("_constraints", "_values")
 
-    def __init__(self, constraints: Sequence[Constraint]) -> None:
+    def __init__(self, constraints: Sequence[DeviceConstraint]) -> None:
         self._constraints = constraints
         self._values: list[list[Attribute]] = [[] for _ in constraints]
 

@@ -17,7 +17,7 @@ STEPS_OF_POINT: Final = 24
 """How many steps the time between two points of one evaluation counts as."""
 
 
-class Meter:
+class SearchMeter:
     """See the module."""
 
     def __init__(self, deadline: Deadline) -> None:

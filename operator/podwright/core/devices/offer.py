@@ -11,7 +11,7 @@ from typing import Final
 
 from podwright.core.devices.capacity import CapacityError, Consumption
 from podwright.core.devices.errors import AllocationError
-from podwright.core.devices.problem import PreparedAsk, PreparedClaim, Problem
+from podwright.core.devices.problem import AllocationProblem, PreparedAsk, PreparedClaim
 from podwright.core.devices.selectors import FAILS, YES
 from podwright.core.objects.devices.claims import ALL, EXACT
 from podwright.core.objects.devices.slices import DeviceShape
@@ -29,7 +29,7 @@ class Offer:
     each.
     """
 
-    def __init__(self, problem: Problem, node: Node, pools: Pools, usage: DeviceUsage) -> None:
+    def __init__(self, problem: AllocationProblem, node: Node, pools: Pools, usage: DeviceUsage) -> None:
         self.problem = problem
         self.node = node
         self.usage = usage

@@ -121,14 +121,14 @@ def _parts_of_ask(prepared: PreparedAsk) -> Hashable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Problem:
+class AllocationProblem:
     """See the module."""
 
     claims: tuple[PreparedClaim, ...]
     signature: Signature
 
 
-class Problems:
+class AllocationProblems:
     """Prepares problems."""
 
     def __init__(self, devices: Devices, selectors: Selectors) -> None:
@@ -141,7 +141,7 @@ class Problems:
         asks = (ask for spec in specs for request in spec.requests for ask in request.asks)
         return tuple(self._devices.device_class(ask.device_class) for ask in asks)
 
-    def prepare(self, specs: Sequence[ClaimSpec], classes: Sequence[DeviceClass | None]) -> Problem:
+    def prepare(self, specs: Sequence[ClaimSpec], classes: Sequence[DeviceClass | None]) -> AllocationProblem:
         """`classes`: see `classes_of`."""
         left = iter(classes)
         claims = tuple(
@@ -156,7 +156,7 @@ class Problems:
             )
             for spec in specs
         )
-        return Problem(claims, Signature(claims))
+        return AllocationProblem(claims, Signature(claims))
 
     def _prepare(self, ask: Ask, device_class: DeviceClass | None) -> PreparedAsk:
         matcher = None if device_class is None else self.matcher(device_class, ask.selectors)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, Node, Select, children
+from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, Select, TreeNode, children
 from podwright.core.objects.devices.slices import DeviceShape
 
 Part = tuple[str, ...]
@@ -25,7 +25,7 @@ class _ReadsEverythingError(Exception):
     """The selector reads more than single attributes and capacities."""
 
 
-def projection_of(tree: Node) -> Callable[[DeviceShape], Hashable] | None:
+def projection_of(tree: TreeNode) -> Callable[[DeviceShape], Hashable] | None:
     """A function whose result is equal for devices that the selector cannot distinguish; None if the selector may read
     everything.
     """
@@ -38,7 +38,7 @@ def projection_of(tree: Node) -> Callable[[DeviceShape], Hashable] | None:
     return lambda shape: tuple([_value(shape, part) for part in readers])
 
 
-def _collect(node: Node, parts: dict[Part, None]) -> None:
+def _collect(node: TreeNode, parts: dict[Part, None]) -> None:
     pending = [node]
     while pending:
         found = pending.pop()
@@ -53,7 +53,7 @@ def _collect(node: Node, parts: dict[Part, None]) -> None:
         pending.extend(children(found))
 
 
-def _part(node: Node) -> Part | None:
+def _part(node: TreeNode) -> Part | None:
     """The part of the device that the node is."""
     if isinstance(node, Select) and isinstance(node.operand, Ident) and node.operand.name == _DEVICE:
         return (node.field,) if node.field in _PLAIN else None

@@ -20,7 +20,7 @@ from podwright.core.devices.capacity import Consumption
 from podwright.core.devices.constraints import ConstraintState
 from podwright.core.devices.counters import AvailableCounters
 from podwright.core.devices.errors import AllocationError
-from podwright.core.devices.meter import Meter
+from podwright.core.devices.meter import SearchMeter
 from podwright.core.devices.offer import MAX_RESULTS, Offer, needs_no_check
 from podwright.core.devices.problem import PreparedAsk
 from podwright.core.devices.selectors import FAILS
@@ -71,10 +71,12 @@ class _Frame:
         self.all_exceeded = True
 
 
-class Search:
+class DeviceSearch:
     """See the module. `solution`: the picks of each claim, once `solved`."""
 
-    def __init__(self, offer: Offer, counters: AvailableCounters, meter: Meter, order: Order | None = None) -> None:
+    def __init__(
+        self, offer: Offer, counters: AvailableCounters, meter: SearchMeter, order: Order | None = None
+    ) -> None:
         """`order`: in which order an ask tries the positions of devices, None: ascending. `meter`: of the selectors.
 
         Raises AllocationError or SearchTimeoutError, and so does `run`.

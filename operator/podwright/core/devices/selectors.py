@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from podwright.core.devices.meter import Meter
+from podwright.core.devices.meter import SearchMeter
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.devices.slices import DeviceShape
 from podwright.core.state.devices.shapes import ShapeNumbers
@@ -49,7 +49,7 @@ Compile = Callable[[str], Evaluate]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class SelectorFailure:
     """The selector at `index` of the class (`of_class`) or of the request fails: `text` says how. `compiling`: on every
     device.
     """
@@ -76,13 +76,16 @@ class Matcher:
     )
 
     def __init__(
-        self, selectors: tuple[tuple[bool, int, Evaluate | SelectorError], ...], numbers: ShapeNumbers, meter: Meter
+        self,
+        selectors: tuple[tuple[bool, int, Evaluate | SelectorError], ...],
+        numbers: ShapeNumbers,
+        meter: SearchMeter,
     ) -> None:
         """`selectors`: (of the class, index, what evaluates it, or why it cannot be compiled)."""
         self._selectors = selectors
         self._numbers = numbers
         self._results = bytearray(numbers.size)
-        self._failures: dict[int, Failure] = {}
+        self._failures: dict[int, SelectorFailure] = {}
         self._passed: dict[int, int] = {}
         """By number of the shape: how many selectors a device has passed in an evaluation that was interrupted."""
         self._seq = numbers.reused.seq
@@ -126,7 +129,7 @@ class Matcher:
         self._results[number] = result
         return result
 
-    def failure(self, number: int) -> Failure:
+    def failure(self, number: int) -> SelectorFailure:
         """Why the result for this number is FAILS."""
         return self._failures[number]
 
@@ -145,7 +148,7 @@ class Matcher:
                     return NO
             except SelectorError as error:
                 compiling = isinstance(evaluate, SelectorError)
-                self._failures[number] = Failure(of_class, index, str(error), compiling)
+                self._failures[number] = SelectorFailure(of_class, index, str(error), compiling)
                 return FAILS
         return YES
 
@@ -153,7 +156,7 @@ class Matcher:
 class Selectors:
     """The matchers in use. `compile_expression`: see `Compile`."""
 
-    def __init__(self, compile_expression: Compile, numbers: ShapeNumbers, meter: Meter) -> None:
+    def __init__(self, compile_expression: Compile, numbers: ShapeNumbers, meter: SearchMeter) -> None:
         self._compile = compile_expression
         self._numbers = numbers
         self._meter = meter

@@ -14,15 +14,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.devices.choice import AS_KUBE_SCHEDULER, Choice
+from podwright.core.devices.choice import AS_KUBE_SCHEDULER, DeviceChoice
 from podwright.core.devices.counters import AvailableCounters
 from podwright.core.devices.errors import AllocationError, SearchTimeoutError
 from podwright.core.devices.measures import Fit, KnownMeasures, Measures
-from podwright.core.devices.meter import Meter
+from podwright.core.devices.meter import SearchMeter
 from podwright.core.devices.node_fits import NodeFits
 from podwright.core.devices.offer import Offer
-from podwright.core.devices.problem import Problem
-from podwright.core.devices.search import Search
+from podwright.core.devices.problem import AllocationProblem
+from podwright.core.devices.search import DeviceSearch
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.usage import DeviceUsage
@@ -32,7 +32,7 @@ FITS: Final = 1
 TOO_FEW: Final = 2
 INVALID_POOLS: Final = 3
 FAILS: Final = 4
-"""Codes. FAILS: the attempt as a whole fails, see `Verdicts.error`."""
+"""Codes. FAILS: the attempt as a whole fails, see `DeviceVerdicts.error`."""
 
 STEPS_AT_ONCE: Final = 256
 HARD: Final = 512
@@ -65,7 +65,7 @@ Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """How many steps a search on one node may take: in all, and in one attempt that cannot pause. None: no limit."""
 
     steps: int | None
@@ -81,7 +81,7 @@ class _Result:
     fit: Fit | None
 
 
-class Verdicts:
+class DeviceVerdicts:
     """The verdicts for one problem and all problems that differ from it only in names, for one way to choose among
     devices.
 
@@ -90,11 +90,11 @@ class Verdicts:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: AllocationProblem,
         cache: Cache,
         counters: AvailableCounters,
-        meter: Meter,
-        choice: Choice = AS_KUBE_SCHEDULER,
+        meter: SearchMeter,
+        choice: DeviceChoice = AS_KUBE_SCHEDULER,
     ) -> None:
         """`meter`: of the problem's selectors."""
         self._problem = problem
@@ -107,9 +107,9 @@ class Verdicts:
         self._codes: Codes = np.zeros(0, np.int8)
         self._scores: Int64s = np.zeros(0, np.int64)
         self._versions: Int64s = np.zeros(0, np.int64)
-        self._errors: RecentCache[tuple[Problem, int], tuple[int, AllocationError]] = RecentCache(MAX_ERRORS)
+        self._errors: RecentCache[tuple[AllocationProblem, int], tuple[int, AllocationError]] = RecentCache(MAX_ERRORS)
         """By problem and row: the version of the node's devices, and the error."""
-        self._paused: dict[int, tuple[int, Search]] = {}
+        self._paused: dict[int, tuple[int, DeviceSearch]] = {}
         """By row: the version of the node's devices, and a search that has not ended."""
         self._alike: RecentCache[Hashable, _Result] = RecentCache(MAX_ALIKE)
         """The results of hard searches, by what they depend on."""
@@ -119,7 +119,7 @@ class Verdicts:
         """How many steps the searches have taken that have ended or were interrupted."""
         self._scored = any(request.alternatives for claim in problem.claims for request in claim.requests)
 
-    def codes(self, rows: Bools, limits: Limits) -> Codes:
+    def codes(self, rows: Bools, limits: SearchLimits) -> Codes:
         """int8[nodes]: the codes of these rows; others may be UNKNOWN or outdated. Read-only.
 
         The index must be fresh. May pause. Raises SearchTimeoutError with the name of the node.
@@ -140,13 +140,13 @@ class Verdicts:
                 raise SearchTimeoutError(self._cache.table.names[slot])
         return self._codes
 
-    def code(self, slot: int, limits: Limits) -> int:
+    def code(self, slot: int, limits: SearchLimits) -> int:
         """The code of one row. See `codes`."""
         rows = np.zeros(self._cache.table.size, np.bool_)
         rows[slot] = True
         return int(self.codes(rows, limits)[slot])
 
-    def error(self, problem: Problem, slot: int, limits: Limits) -> AllocationError:
+    def error(self, problem: AllocationProblem, slot: int, limits: SearchLimits) -> AllocationError:
         """Why the code of the row is FAILS. May pause. Raises SearchTimeoutError."""
         version, known = self._errors.get((problem, slot)) or (-1, None)
         if known is not None and version == self._versions[slot]:
@@ -169,7 +169,7 @@ class Verdicts:
         """
         return 0 if self._fits is None else self._fits.scores(slots, self._codes == FITS)
 
-    def solve(self, problem: Problem, slot: int, limits: Limits) -> Search:
+    def solve(self, problem: AllocationProblem, slot: int, limits: SearchLimits) -> DeviceSearch:
         """The solved search of a row with the code FITS. Raises AllocationError or SearchTimeoutError if devices have
         changed.
         """
@@ -179,12 +179,12 @@ class Verdicts:
             raise AllocationError("devices have changed since the node was chosen")
         return search
 
-    def would_fit(self, problem: Problem, slot: int, usage: DeviceUsage, steps: int) -> bool:
+    def would_fit(self, problem: AllocationProblem, slot: int, usage: DeviceUsage, steps: int) -> bool:
         """True if the node in this row could serve the claims with this use of devices. False if the search takes more
         than `steps`. Raises AllocationError.
         """
         try:
-            search = self._start(problem, slot, Limits(steps, steps), usage)
+            search = self._start(problem, slot, SearchLimits(steps, steps), usage)
             return search.run(steps) and bool(search.solved)
         except SearchTimeoutError:
             return False
@@ -205,7 +205,7 @@ class Verdicts:
             if self._fits is not None:
                 self._fits.grow(missing)
 
-    def _decide(self, slot: int, limits: Limits) -> None:
+    def _decide(self, slot: int, limits: SearchLimits) -> None:
         try:
             result = self._solved(slot, limits)
         except AllocationError as error:
@@ -221,10 +221,10 @@ class Verdicts:
         pools = self._cache.devices.index.pools_of(slot)
         self._codes[slot] = INVALID_POOLS if any(pool.invalid for pool in pools) else TOO_FEW
 
-    def _keep(self, error: AllocationError, problem: Problem, slot: int) -> None:
+    def _keep(self, error: AllocationError, problem: AllocationProblem, slot: int) -> None:
         self._errors.put((problem, slot), (int(self._versions[slot]), error.with_traceback(None)))
 
-    def _solved(self, slot: int, limits: Limits) -> _Result:
+    def _solved(self, slot: int, limits: SearchLimits) -> _Result:
         version = int(self._versions[slot])
         known, paused = self._paused.pop(slot, (-1, None))
         if paused is not None and known == version:
@@ -238,7 +238,7 @@ class Verdicts:
         finally:
             self.steps += search.steps - before
 
-    def _result(self, search: Search, slot: int, limits: Limits) -> _Result:
+    def _result(self, search: DeviceSearch, slot: int, limits: SearchLimits) -> _Result:
         alike = None
         if not search.run(HARD):
             alike = search.signature(shapes=self._choice != AS_KUBE_SCHEDULER)
@@ -256,7 +256,7 @@ class Verdicts:
             self._alike.put(alike, result)
         return result
 
-    def _run_to_end(self, search: Search, slot: int, limits: Limits) -> None:
+    def _run_to_end(self, search: DeviceSearch, slot: int, limits: SearchLimits) -> None:
         """Runs the search to its end, or keeps it for a later attempt. While it is paused, no other attempt can use
         it.
         """
@@ -271,12 +271,14 @@ class Verdicts:
                 self._paused[slot] = int(self._versions[slot]), search
             raise
 
-    def _allow(self, slot: int, limits: Limits) -> None:
+    def _allow(self, slot: int, limits: SearchLimits) -> None:
         """Sets what evaluations for this row may cost."""
         steps = min((each for each in (limits.steps, limits.steps_at_once) if each is not None), default=None)
         self._meter.allow(self._cache.table.names[slot], steps)
 
-    def _start(self, problem: Problem, slot: int, limits: Limits, usage: DeviceUsage | None = None) -> Search:
+    def _start(
+        self, problem: AllocationProblem, slot: int, limits: SearchLimits, usage: DeviceUsage | None = None
+    ) -> DeviceSearch:
         """`usage`: instead of that of the cache."""
         self._allow(slot, limits)
         cache = self._cache
@@ -287,12 +289,12 @@ class Verdicts:
         offer = Offer(problem, node, devices.index.pools_of(slot), usage or devices.claims.usage)
         counters = self._counters if usage is None else AvailableCounters(usage)
         if self._choice.allocation == "FirstFit":
-            return Search(offer, counters, self._meter)
+            return DeviceSearch(offer, counters, self._meter)
         known = self._known if usage is None else KnownMeasures(usage)
         measures = Measures(offer, counters, known)
-        return Search(offer, counters, self._meter, partial(measures.order, allocation=self._choice.allocation))
+        return DeviceSearch(offer, counters, self._meter, partial(measures.order, allocation=self._choice.allocation))
 
-    def _run(self, search: Search, slot: int, limits: Limits) -> None:
+    def _run(self, search: DeviceSearch, slot: int, limits: SearchLimits) -> None:
         began = search.steps
         while not search.run(STEPS_AT_ONCE):
             if limits.steps is not None and search.steps > limits.steps:
@@ -302,7 +304,7 @@ class Verdicts:
             self._meter.pause()
 
 
-def _score(search: Search) -> int:
+def _score(search: DeviceSearch) -> int:
     """Source: `computeScore` in kube-scheduler's plugin DynamicResources."""
     total = 0
     for claim, picks in zip(search.offer.problem.claims, search.solution, strict=True):

@@ -116,9 +116,9 @@ HintFunction = Callable[[PodInfo, Any, Any], Hint]
 class HintKeys:
     """Which pods an event may help at all, so that the function of a hint is not called for all others.
 
-    `of_event`: (the object before or None, the object after or None) → the key of these pods, a frozenset of such keys, or
-    a function that says of a key whether it is one of theirs; None: all pods. `of_pod`: the keys of a waiting pod. Source:
-    `PreQueueingHintFn` in kube-scheduler.
+    `of_event`: (the object before or None, the object after or None) → the key of these pods, a frozenset of such keys,
+    or a function that says of a key whether it is one of theirs; None: all pods. `of_pod`: the keys of a waiting pod.
+    Source: `PreQueueingHintFn` in kube-scheduler.
     """
 
     of_event: Callable[[Any, Any], Hashable | None]

@@ -18,7 +18,7 @@ OLDEST_MINOR: Final = 34
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class FeatureGate:
     """A feature gate of kube-scheduler. `default`: whether it is on in Kubernetes 1.37."""
 
     default: bool
@@ -32,34 +32,34 @@ class Gate:
     """
 
 
-GATES: Final[Mapping[str, Gate]] = {
-    "NodeInclusionPolicyInPodTopologySpread": Gate(True),
-    "MatchLabelKeysInPodTopologySpread": Gate(True),
-    "MatchLabelKeysInPodTopologySpreadSelectorMerge": Gate(True, has_effect=False),
-    "MatchLabelKeysInPodAffinity": Gate(True, has_effect=False),
-    "PodLevelResources": Gate(True, has_effect=False),
-    "InPlacePodVerticalScaling": Gate(True),
-    "InPlacePodLevelResourcesVerticalScaling": Gate(True, has_effect=False, since=36),
-    "ImageVolume": Gate(True, has_effect=False, since=35),
-    "DynamicResourceAllocation": Gate(True),
-    "NodeDeclaredFeatures": Gate(True, since=36),
-    "SchedulerAsyncPreemption": Gate(True),
-    "OpportunisticBatching": Gate(True, has_effect=False, since=35),
-    "NominatedNodeNameForExpectation": Gate(True, since=35),
-    "StorageCapacityScoring": Gate(True, since=37),
-    "VolumeLimitScaling": Gate(True, since=37),
-    "TaintTolerationComparisonOperators": Gate(False, since=35),
-    "GenericWorkload": Gate(False, automatic=True, since=36),
-    "TopologyAwareWorkloadScheduling": Gate(False, automatic=True, since=36),
-    "CompositePodGroup": Gate(False, automatic=True, since=37),
-    "DRAWorkloadResourceClaims": Gate(False, automatic=True, since=36),
-    "DRANodeAllocatableResources": Gate(False, has_effect=False),
-    "SchedulerAsyncAPICalls": Gate(False, has_effect=False),
-    "SchedulerPreQueueingHints": Gate(False, has_effect=False),
-    "InPlacePodVerticalScalingSchedulerPreemption": Gate(False, has_effect=False),
-    "DRAExtendedResource": Gate(True, since=36),
-    "DRASchedulerFilterTimeout": Gate(True),
-    "InterPodAffinityHostnameFastPath": Gate(False, has_effect=False),
+GATES: Final[Mapping[str, FeatureGate]] = {
+    "NodeInclusionPolicyInPodTopologySpread": FeatureGate(True),
+    "MatchLabelKeysInPodTopologySpread": FeatureGate(True),
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge": FeatureGate(True, has_effect=False),
+    "MatchLabelKeysInPodAffinity": FeatureGate(True, has_effect=False),
+    "PodLevelResources": FeatureGate(True, has_effect=False),
+    "InPlacePodVerticalScaling": FeatureGate(True),
+    "InPlacePodLevelResourcesVerticalScaling": FeatureGate(True, has_effect=False, since=36),
+    "ImageVolume": FeatureGate(True, has_effect=False, since=35),
+    "DynamicResourceAllocation": FeatureGate(True),
+    "NodeDeclaredFeatures": FeatureGate(True, since=36),
+    "SchedulerAsyncPreemption": FeatureGate(True),
+    "OpportunisticBatching": FeatureGate(True, has_effect=False, since=35),
+    "NominatedNodeNameForExpectation": FeatureGate(True, since=35),
+    "StorageCapacityScoring": FeatureGate(True, since=37),
+    "VolumeLimitScaling": FeatureGate(True, since=37),
+    "TaintTolerationComparisonOperators": FeatureGate(False, since=35),
+    "GenericWorkload": FeatureGate(False, automatic=True, since=36),
+    "TopologyAwareWorkloadScheduling": FeatureGate(False, automatic=True, since=36),
+    "CompositePodGroup": FeatureGate(False, automatic=True, since=37),
+    "DRAWorkloadResourceClaims": FeatureGate(False, automatic=True, since=36),
+    "DRANodeAllocatableResources": FeatureGate(False, has_effect=False),
+    "SchedulerAsyncAPICalls": FeatureGate(False, has_effect=False),
+    "SchedulerPreQueueingHints": FeatureGate(False, has_effect=False),
+    "InPlacePodVerticalScalingSchedulerPreemption": FeatureGate(False, has_effect=False),
+    "DRAExtendedResource": FeatureGate(True, since=36),
+    "DRASchedulerFilterTimeout": FeatureGate(True),
+    "InterPodAffinityHostnameFastPath": FeatureGate(False, has_effect=False),
 }
 
 API_SINCE: Final[Mapping[str, int]] = {

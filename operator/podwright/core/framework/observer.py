@@ -1,8 +1,8 @@
 """The observer: learns what the core does, so that it can be counted and timed without the core knowing how.
 
 The core has no clock. It calls `start` before what it measures, and passes the answer on with the call that reports the
-end. Points and statuses have kube-scheduler's names. `Metrics` in podwright/engine/records/metrics is the observer that feeds
-the metrics.
+end. Points and statuses have kube-scheduler's names. `Metrics` in podwright/engine/records/metrics is the observer that
+feeds the metrics.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """Values up to `most`, [variables], with the sum of each row between `low` and `high`, [rows], that give the most of
-    the first of `aims`, [aims, variables], of these the most of the second, and so on.
+    """Values up to `most`, [variables], with the sum of each row between `low` and `high`, [rows], that give the most
+    of the first of `aims`, [aims, variables], of these the most of the second, and so on.
 
     Row i has the entries from `starts[i]` to `starts[i + 1]`: `columns` are variables, `values` what each is multiplied
     by. `start`: values that may be a solution.

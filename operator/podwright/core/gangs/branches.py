@@ -77,9 +77,9 @@ class Branch:
         return found if self.placed + found >= self.minimum and len(below) >= self.groups else -1
 
     def in_order(self) -> Iterator[list[PodInfo]]:
-        """Its pods in an order in which they may be placed: first those that its minimum needs at least, which may be none,
-        then further ones. After each list, it has its minimum, and so has each branch below, or none of these pods. Without
-        the pods of branches below that cannot have their minimum.
+        """Its pods in an order in which they may be placed: first those that its minimum needs at least, which may be
+        none, then further ones. After each list, it has its minimum, and so has each branch below, or none of these
+        pods. Without the pods of branches below that cannot have their minimum.
         """
         orders = [child.in_order() for child in self.children if child.reach >= 0]
         below = sorted(((next(order), order) for order in orders), key=lambda each: len(each[0]))

@@ -100,8 +100,8 @@ class JointProgram:
                     yield pod, int(slot)
 
     def tightly(self, *, largest_first: bool) -> Iterator[tuple[PodInfo, int]]:
-        """Members with the slots of nodes that have room for them: the most important first, of these the largest or the
-        smallest, each where the least room is left. Knows no rules of filters.
+        """Members with the slots of nodes that have room for them: the most important first, of these the largest or
+        the smallest, each where the least room is left. Knows no rules of filters.
         """
         table = self._cache.table
         free = [(table.allowed_pods - table.pods).astype(np.float64)]
@@ -170,8 +170,8 @@ class JointProgram:
             self._resource(amounts, table.allocatable(resource) - table.requested(resource))
 
     def _resource(self, amounts: Sequence[int], free: Int64s) -> None:
-        """What nodes have of a resource, and that it is enough for one of the members that need more than half of it, for
-        two of those that need more than a third, and so on.
+        """What nodes have of a resource, and that it is enough for one of the members that need more than half of it,
+        for two of those that need more than a third, and so on.
         """
         unit = int(np.gcd.reduce(amounts))
         if not unit:

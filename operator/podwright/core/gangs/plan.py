@@ -37,7 +37,7 @@ from podwright.core.state.transaction import CacheTransaction
 
 
 @dataclass(frozen=True, slots=True)
-class Planner:
+class GangPlanner:
     """Plans one group. `pack_by`: a node label; the group is to use as few of its domains as possible. Empty: no
     packing.
     """
@@ -131,7 +131,7 @@ class Planner:
         )
 
 
-def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecision:
+def decide(planner: GangPlanner, pods: Sequence[PodInfo], now: float) -> GangDecision:
     """Plans the group. If it does not fit, searches for victims. `now`: seconds since the epoch."""
     try:
         planner.framework.prepare(pods)
@@ -160,7 +160,7 @@ def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecisio
     return replace(decision, message=message)
 
 
-def _follow_ups(planner: Planner, decision: GangRejection) -> Mapping[str, Sequence[FollowUp]]:
+def _follow_ups(planner: GangPlanner, decision: GangRejection) -> Mapping[str, Sequence[FollowUp]]:
     """The follow-ups of the members, each once, although members may share claims. None for groups in one topology
     domain, as in kube-scheduler.
     """

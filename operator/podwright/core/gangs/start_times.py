@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from podwright.core.gangs.decisions import GangPlacement
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
@@ -35,7 +35,7 @@ class EarliestStart:
 
 
 def earliest_start(
-    planner: Planner, members: Sequence[PodInfo], running: Iterable[PodInfo], now: float
+    planner: GangPlanner, members: Sequence[PodInfo], running: Iterable[PodInfo], now: float
 ) -> EarliestStart | None:
     """None if the members would not fit even without all of the `running` pods, which may end. Leaves the cache as it
     was. Makes a plan for each halving of their number.

@@ -80,9 +80,9 @@ class DomainSearch:
 
     def attempts(self) -> Iterator[Attempt]:
         """From the preferred level up to the required one, the domains that take all members, the fullest first; then
-        those of the required level that take the minimum, those that take most first. Without a required level: then as few
-        domains as possible, and at last all nodes. If no domain may take the minimum, the first is tried nevertheless,
-        because that shows what is missing.
+        those of the required level that take the minimum, those that take most first. Without a required level: then as
+        few domains as possible, and at last all nodes. If no domain may take the minimum, the first is tried
+        nevertheless, because that shows what is missing.
         """
         tree, found = self.tree, False
         for level in range(tree.preferred, max(tree.required, 0) - 1, -1):

@@ -32,7 +32,7 @@ from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod_group import group_of
 from podwright.core.objects.raw import as_labels, as_list, as_mapping, shortened
 from podwright.core.objects.requests import follows_spec, limits_of, requests_of
-from podwright.core.objects.resources import Limits, Requests
+from podwright.core.objects.resources import Requests, ResourceLimits
 from podwright.core.objects.sub_groups import TASK_KEY
 from podwright.core.objects.taints import Tolerations, parse_tolerations
 
@@ -139,7 +139,7 @@ class PodInfo:
     owner: Owner | None
     gates: tuple[str, ...]
     requests: Requests
-    limits: Limits
+    limits: ResourceLimits
     node_affinity: NodeAffinity
     pod_affinity: PodAffinity
     spread: SpreadConstraints
@@ -375,7 +375,7 @@ class ParsedSpec:
     preemption_policy: str
     gates: tuple[str, ...]
     requests: Requests
-    limits: Limits
+    limits: ResourceLimits
     node_affinity: NodeAffinity
     pod_affinity: PodAffinity
     spread: SpreadConstraints

@@ -125,8 +125,8 @@ class PodGroup:
     parent: str = ""
     """The key of the CompositePodGroup above it; empty if there is none."""
     claims: frozenset[tuple[str, str, str]] = frozenset()
-    """Its entries of `spec.resourceClaims`, as PodClaim has them: name, claim and template. If a pod has the same entry, the
-    claim is the group's.
+    """Its entries of `spec.resourceClaims`, as PodClaim has them: name, claim and template. If a pod has the same
+    entry, the claim is the group's.
     """
     order: tuple[str, str] = ("", "")
     """Where it stands among the groups beside it: when it was created, and its name."""

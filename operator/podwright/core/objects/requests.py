@@ -24,8 +24,8 @@ from podwright.core.objects.resources import (
     HUGE_PAGES_PREFIX,
     MEMORY,
     NO_LIMITS,
-    Limits,
     Requests,
+    ResourceLimits,
     amounts_of,
     in_report_order,
     is_counted_resource,
@@ -35,7 +35,7 @@ from podwright.core.objects.resources import (
 Nanos = dict[str, int]
 
 _by_source: Final[Interner[Requests]] = Interner()
-_limits: Final[Interner[Limits]] = Interner()
+_limits: Final[Interner[ResourceLimits]] = Interner()
 _by_amounts: Final[WeakValues[object, Requests]] = WeakValues()
 _DEFAULTS: Final[Mapping[str, int]] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAULT_MEMORY * 10**9}
 _NO_DEFAULTS: Final[Mapping[str, int]] = {}
@@ -78,7 +78,7 @@ def _share(requests: Requests) -> Requests:
     return _by_amounts.keep(key, requests)
 
 
-def limits_of(spec: Mapping[str, Any]) -> Limits:
+def limits_of(spec: Mapping[str, Any]) -> ResourceLimits:
     """The pod's limits, which are only exposed as metrics and affect no decision. Invalid limits count as no limits.
 
     Containers, init containers and sidecars are summed as for requests. Overhead is added to resources that have a
@@ -109,7 +109,7 @@ def _limits_in(item: object) -> _Source:
 
 def _parse_limits(
     containers: Sequence[_Source], init_containers: Sequence[_Source], level: object, overhead: object
-) -> Limits:
+) -> ResourceLimits:
     def parsed(sources: Sequence[_Source]) -> list[_Container]:
         return [_Container(parse_amounts(own, "limits"), None, None, sidecar=sidecar) for own, sidecar in sources]
 
@@ -127,7 +127,7 @@ def _parse_limits(
     total = _sum(pod, _spec_of, _NO_DEFAULTS)
     total.update(_pod_level(parse_amounts(level, "spec.resources.limits")))
     _add(total, {name: n for name, n in parse_amounts(overhead, "spec.overhead").items() if total.get(name)})
-    return Limits(tuple(pair for pair in sorted(amounts_of(total).items()) if pair[1]))
+    return ResourceLimits(tuple(pair for pair in sorted(amounts_of(total).items()) if pair[1]))
 
 
 # The keys of interned requests

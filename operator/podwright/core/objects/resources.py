@@ -65,13 +65,13 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Limits:
+class ResourceLimits:
     """A pod's limits according to its spec: pairs of resource and positive amount, in the units of this module."""
 
     amounts: tuple[tuple[str, int], ...]
 
 
-NO_LIMITS: Final = Limits(())
+NO_LIMITS: Final = ResourceLimits(())
 
 
 @cleared_regularly

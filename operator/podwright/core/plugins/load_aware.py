@@ -38,7 +38,7 @@ MAX_WEIGHT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class LoadSignal:
+class WeightedSignal:
     """A signal, and its weight among those that are given."""
 
     name: str = ""
@@ -49,7 +49,7 @@ class LoadSignal:
 class LoadAwareArgs:
     """The signals that count, each of which measures the use of a resource."""
 
-    signals: tuple[LoadSignal, ...] = ()
+    signals: tuple[WeightedSignal, ...] = ()
 
     def validate(self, where: str) -> Iterable[tuple[str, str]]:
         if not self.signals:

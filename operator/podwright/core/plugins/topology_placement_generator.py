@@ -28,8 +28,8 @@ class TopologyPlacementGenerator(Plugin, EnqueueExtensions):
         )
 
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
-        """Helps if a node joined a domain of the group, or a node in a domain has more of a resource. Which labels parts
-        of the group, and levels of a Topology, go by is not looked up: any that changes may help these.
+        """Helps if a node joined a domain of the group, or a node in a domain has more of a resource. Which labels
+        parts of the group, and levels of a Topology, go by is not looked up: any that changes may help these.
         """
         group = self.handle.cache.groups.of(pod)
         keys = () if group is None else group.near.required

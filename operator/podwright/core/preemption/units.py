@@ -40,8 +40,8 @@ class Unit:
 
 
 def priority_of(pod: PodInfo, groups: PodGroups) -> int:
-    """The priority that counts in preemption: the group's if it has one, else the pod's; ABOVE_ALL for pods that are never
-    evicted.
+    """The priority that counts in preemption: the group's if it has one, else the pod's; ABOVE_ALL for pods that are
+    never evicted.
     """
     if not pod.group or not groups.is_member(pod):
         return pod.priority

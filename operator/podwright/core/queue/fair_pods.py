@@ -15,12 +15,12 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.heap import KeyedHeap
 from podwright.core.queue.queued_pod import QueuedPod
-from podwright.core.queue.room import Turns
+from podwright.core.queue.room import RoomWaiters
 
 _NO_QUEUE: Final = ""
 
 
-class QueueOrder(Turns, Protocol):
+class QueueOrder(RoomWaiters, Protocol):
     """Whose turn it is. `Queues` in core/queues is one."""
 
     @property

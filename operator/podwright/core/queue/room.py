@@ -20,7 +20,7 @@ room.
 """
 
 
-class Turns(Protocol):
+class RoomWaiters(Protocol):
     """The bounds of queues, and the pods that are tried again because these let them start."""
 
     @property
@@ -69,7 +69,7 @@ def lacks_room(queued: QueuedPod, check: RoomCheck) -> bool:
     return plugins is not None and plugins <= queued.unschedulable_plugins
 
 
-def is_held(queued: QueuedPod, turns: Turns) -> bool:
+def is_held(queued: QueuedPod, turns: RoomWaiters) -> bool:
     """True if a bound of its queue holds the pod back, so that it waits for its turn."""
     return (
         turns.plugin in queued.unschedulable_plugins
@@ -78,7 +78,7 @@ def is_held(queued: QueuedPod, turns: Turns) -> bool:
     )
 
 
-def misled(held: Iterable[QueuedPod], turns: Turns) -> Iterator[QueuedPod]:
+def misled(held: Iterable[QueuedPod], turns: RoomWaiters) -> Iterator[QueuedPod]:
     """Those of the pods whose last rejection names a bound that does not hold them back any more, although another one
     does. They are retried to name that one. A group names what it lacks as a whole.
     """
@@ -94,7 +94,7 @@ def misled(held: Iterable[QueuedPod], turns: Turns) -> Iterator[QueuedPod]:
 
 
 def in_turn(
-    held: Iterable[QueuedPod], rank: Callable[[QueuedPod], Any], turns: Turns, check: RoomCheck
+    held: Iterable[QueuedPod], rank: Callable[[QueuedPod], Any], turns: RoomWaiters, check: RoomCheck
 ) -> Iterator[QueuedPod]:
     """Those of the pods that their bounds admit, in the order of turns, within a queue by `rank`. A group comes as a
     whole.

@@ -21,7 +21,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState
 from podwright.core.gangs.capacity_bounds import emptied_domains
 from podwright.core.gangs.decisions import GangPlacement
-from podwright.core.gangs.plan import Planner as GangPlanner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.simulation import reserve
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup

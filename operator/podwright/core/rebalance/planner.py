@@ -41,7 +41,7 @@ from podwright.core.rebalance.rules import (
     HeldBack,
     HeldBackKind,
     Move,
-    Plan,
+    RebalancePlan,
     RebalanceRules,
     Step,
 )
@@ -65,7 +65,7 @@ class _Candidate:
     goal: GoalType
 
 
-class Planner:
+class RebalancePlanner:
     """See the module. Plans once, or proves steps of an earlier plan, on the cache as it is."""
 
     def __init__(self, cache: Cache, rules: RebalanceRules, view: View) -> None:
@@ -86,7 +86,7 @@ class Planner:
         self._fragments = DeviceFragments(cache, rules, view)
         self._held: Counter[tuple[HeldBackKind, str]] = Counter()
 
-    def plan(self) -> Plan:
+    def plan(self) -> RebalancePlan:
         """The steps that gain most for their moves first."""
         steps: list[Step] = []
         with CacheTransaction(self._cache) as transaction:
@@ -104,7 +104,7 @@ class Planner:
             if FEWEST_FRAGMENTS in self._rules.weights:
                 self._mend(transaction, steps)
         held = [HeldBack(what, count, reason) for (what, reason), count in self._held.most_common()]
-        return Plan(self._rules.name, steps, held)
+        return RebalancePlan(self._rules.name, steps, held)
 
     def prove(self, step: Step, *, quick: bool = False) -> str:
         """Why the moves that are left of this step cannot be made as planned any more; "" if they can. `quick`: asks

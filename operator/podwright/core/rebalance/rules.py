@@ -37,7 +37,8 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class RebalanceRules:
     """`matches`: whether the policy selects a pod, by the pod and the labels of its namespace. `weights`: what an
-    emptied node, a repaired pod, room for one more pod, or a device less in fragments is worth, by goal. Times are in seconds.
+    emptied node, a repaired pod, room for one more pod, or a device less in fragments is worth, by goal. Times are in
+    seconds.
     """
 
     name: str
@@ -146,7 +147,7 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RebalancePlan:
     """The steps of a plan, in order. Each step is proved with all steps before it carried out."""
 
     policy: str

@@ -130,7 +130,7 @@ class Levels(Protocol):
         """A pod has left this level."""
 
 
-class Parts:
+class NamedParts:
     """The levels of a group that names its parts itself."""
 
     def __init__(self, tree: SubGroup, part_of: PartOf) -> None:

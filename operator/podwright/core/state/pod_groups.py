@@ -34,7 +34,7 @@ from podwright.core.objects.pod_group import (
     parse_pod_group,
 )
 from podwright.core.state.hierarchies import Hierarchies
-from podwright.core.state.levels import EXISTING, PLACED, Level, Levels, Parts
+from podwright.core.state.levels import EXISTING, PLACED, Level, Levels, NamedParts
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.observers import Batch, PodsInRows, one_by_one
 
@@ -176,8 +176,8 @@ class PodGroups:
         self.awaited: dict[str, str] = {}
         """Why members of groups wait that do not exist, by key, if there is more to say than that."""
         self.starting: set[str] = set()
-        """The keys of gangs of which an attempt is just starting members: these wait in Permit until it knows which parts
-        of the group may start.
+        """The keys of gangs of which an attempt is just starting members: these wait in Permit until it knows which
+        parts of the group may start.
         """
         self.changes = 0
         """Rises with each change of a group, of its members, or of the served APIs."""
@@ -562,7 +562,7 @@ class PodGroups:
     def _divide(self, group: PodGroup) -> None:
         if group.tree is not None and group.part_of is not None:
             members = self._members.setdefault(group.key, Members())
-            members.divide(Parts(group.tree, group.part_of))
+            members.divide(NamedParts(group.tree, group.part_of))
         elif (known := self._members.get(group.key)) is not None:
             known.divide(None)
 

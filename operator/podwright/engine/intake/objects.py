@@ -17,7 +17,7 @@ from podwright.engine.state import EngineState
 NAMESPACE: Final = "Namespace"
 
 
-class Objects(Stream):
+class KindStream(Stream):
     """The stream of one kind."""
 
     def __init__(self, kind: str, state: EngineState, ports: Ports) -> None:
@@ -56,7 +56,7 @@ class Objects(Stream):
         self._cache.remove_object(self._kind, name, namespace)
 
 
-class Namespaces(Objects):
+class Namespaces(KindStream):
     """The stream of namespaces, whose labels select the policies of their pods."""
 
     def __init__(self, state: EngineState, ports: Ports, policies: ActivePolicies) -> None:

@@ -21,7 +21,7 @@ from podwright.core.groupings import POD, Grouping, GroupingError, Kind
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import Owner, PodInfo, body_of
 from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, part_of_made, workload_label
-from podwright.engine.intake.objects import Objects
+from podwright.engine.intake.objects import KindStream
 from podwright.engine.intake.owners import Membership, OwnerObject, Owners, UnusableError, owner_object, pod_as_owner
 from podwright.engine.intake.stream import Raw
 from podwright.engine.ports import Ports
@@ -90,7 +90,7 @@ class Workloads:
         self._queue = state.queue
         self._clock = state.clock
         self._recorder = ports.recorder
-        self._groups = Objects(MADE_KIND, state, ports=ports)
+        self._groups = KindStream(MADE_KIND, state, ports=ports)
         self._take_again = take_again
         self._owners = Owners(self._pod)
         self._made: dict[str, _Made] = {}
@@ -281,8 +281,8 @@ class Workloads:
         return group, self._part_of(self._made[group], found)
 
     def _part_of(self, made: _Made, found: Membership) -> str:
-        """How a pod names its part. Once pods of the group have succeeded, new ones are in none: they may be all that is
-        left of a part. Raises UnusableError.
+        """How a pod names its part. Once pods of the group have succeeded, new ones are in none: they may be all that
+        is left of a part. Raises UnusableError.
         """
         if not found.part or made.succeeded:
             return ""

@@ -21,7 +21,7 @@ ANSWER_SECONDS: Final = 20.0
 """How long a child may take for an answer."""
 
 
-class NoAnswerError(Exception):
+class NoChildAnswerError(Exception):
     """A child ended without an answer, or the answer is an exception. The message says which."""
 
 
@@ -55,18 +55,18 @@ class Elsewhere:
             try:
                 return self._slice.run(decide, LOOP_SECONDS)
             except TookLongError:
-                raise NoAnswerError(f"{error}, and the answer takes more than {LOOP_SECONDS:g} s") from None
+                raise NoChildAnswerError(f"{error}, and the answer takes more than {LOOP_SECONDS:g} s") from None
         async with aclosing(messages):
             try:
                 async for message in messages:
                     problem, found = self._messages.decode(message)
                     if problem:
-                        raise NoAnswerError(problem)
+                        raise NoChildAnswerError(problem)
                     answer: T = found
                     return answer
             except ChildError as error:
-                raise NoAnswerError(f"the process that decides ended: {error}") from error
-        raise NoAnswerError("the process that decides gave no answer")
+                raise NoChildAnswerError(f"the process that decides ended: {error}") from error
+        raise NoChildAnswerError("the process that decides gave no answer")
 
     def _work(self, decide: Callable[[], T]) -> Iterator[bytes]:
         others_wait, self._deadline.others_wait = self._deadline.others_wait, False

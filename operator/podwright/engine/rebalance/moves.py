@@ -18,11 +18,11 @@ from typing import Final, Literal
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.rebalance.gangs import waiting_gang
-from podwright.core.rebalance.planner import Planner
+from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.core.rebalance.rules import Move, RebalanceRules, Step
 from podwright.core.state.reservations import Replaced, Reservation, Slot, rebalancing_name
 from podwright.engine.intake.assigned_pods import AssignedPods
-from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
+from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
 from podwright.engine.ports import EvictionEvent, Ports, Regarding
 from podwright.engine.records.rebalance_metrics import REBALANCE_MOVES
 from podwright.engine.reservations import ReservationChanges, requests_of
@@ -84,7 +84,7 @@ class Moves:
         state: EngineState,
         ports: Ports,
         *,
-        planner: Callable[[RebalanceRules], Planner],
+        planner: Callable[[RebalanceRules], RebalancePlanner],
         elsewhere: Elsewhere,
         reservations: ReservationChanges,
         assigned: AssignedPods,
@@ -192,7 +192,7 @@ class Moves:
             return "the time window of the policy is over"
         try:
             return await self._elsewhere.ask(lambda: self._planner(run.rules).prove(step))
-        except NoAnswerError as error:
+        except NoChildAnswerError as error:
             return str(error)
 
     async def _begin(self, step: Step, left: Sequence[Move], move: Move, run: Run) -> _Flight | str:

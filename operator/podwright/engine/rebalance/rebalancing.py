@@ -16,10 +16,10 @@ from typing import Final
 
 from podwright.core.rebalance.gangs import waiting_gangs
 from podwright.core.rebalance.movable import SYSTEM_NAMESPACES, View
-from podwright.core.rebalance.planner import Planner
-from podwright.core.rebalance.rules import Plan, RebalanceRules
+from podwright.core.rebalance.planner import RebalancePlanner
+from podwright.core.rebalance.rules import RebalancePlan, RebalanceRules
 from podwright.engine.intake.assigned_pods import AssignedPods
-from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
+from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports
 from podwright.engine.rebalance.moves import Moves, Run
@@ -43,7 +43,7 @@ class Progress:
     it ended before all was moved.
     """
 
-    plan: Plan
+    plan: RebalancePlan
     time: float
     moved: int = 0
     gained: int = 0
@@ -180,8 +180,8 @@ class Rebalancing:
         asked = replace(rules, max_moves=rules.max_moves - known.recent.count(now)) if enforce else rules
         try:
             plan = await self._elsewhere.ask(lambda: self._planner(asked).plan())
-        except NoAnswerError as error:
-            known.progress = Progress(Plan(rules.name), now, ended=str(error))
+        except NoChildAnswerError as error:
+            known.progress = Progress(RebalancePlan(rules.name), now, ended=str(error))
             return
         progress = known.progress = Progress(plan, now)
         outcome = "planned" if plan.steps else "empty"
@@ -211,7 +211,7 @@ class Rebalancing:
             moved=moved,
         )
 
-    def _planner(self, rules: RebalanceRules) -> Planner:
+    def _planner(self, rules: RebalanceRules) -> RebalancePlanner:
         queue = self._state.queue
         view = View(
             framework_of=partial(provable_framework, self._policies),
@@ -221,7 +221,7 @@ class Rebalancing:
             spared=self.moves.spared(),
             namespaces=self._namespaces,
         )
-        return Planner(self._cache, rules, view)
+        return RebalancePlanner(self._cache, rules, view)
 
 
 def _goals(rules: RebalanceRules) -> object:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from podwright.core.state.deadline import TookLongError
-from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
+from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
 from podwright.engine.process.slice import Slice
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class ShadowAnswers:
         """
         answered, self._answered = self._answered, None
         if answered is not None and answered[0] == key:
-            if isinstance(answered[1], NoAnswerError):
+            if isinstance(answered[1], NoChildAnswerError):
                 raise answered[1]
             answer: T = answered[1]
             return answer
@@ -47,5 +47,5 @@ class ShadowAnswers:
         (key, decide), self._asked = self._asked, None
         try:
             self._answered = key, await self._elsewhere.compute(decide)
-        except NoAnswerError as error:
+        except NoChildAnswerError as error:
             self._answered = key, error

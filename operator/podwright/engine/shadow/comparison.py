@@ -22,7 +22,7 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
 
 
-class Outcome(Enum):
+class ComparisonOutcome(Enum):
     """What a comparison says: see `agrees` and `differs`. TIED and FAILED count neither way."""
 
     AGREED = "agreed"
@@ -44,11 +44,16 @@ class Outcome(Enum):
 
     @property
     def agrees(self) -> bool:
-        return self in (Outcome.AGREED, Outcome.WAITS_TOO)
+        return self in (ComparisonOutcome.AGREED, ComparisonOutcome.WAITS_TOO)
 
     @property
     def differs(self) -> bool:
-        return self in (Outcome.LOWER, Outcome.REJECTED, Outcome.UNPLACED, Outcome.PLACEABLE)
+        return self in (
+            ComparisonOutcome.LOWER,
+            ComparisonOutcome.REJECTED,
+            ComparisonOutcome.UNPLACED,
+            ComparisonOutcome.PLACEABLE,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class ScorePair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ShadowComparison:
     """`node`, `score`: what the policy chooses, "" and None if nothing, or if it need not score. `why`: why it chooses
     no node.
 
@@ -70,7 +75,7 @@ class Comparison:
     nodes.
     """
 
-    outcome: Outcome
+    outcome: ComparisonOutcome
     node: str = ""
     score: int | None = None
     their_score: int | None = None
@@ -90,7 +95,7 @@ def waiting_again(pod: PodInfo) -> PodInfo:
 
 def on_former_state(
     framework: Framework, cache: Cache, pod: PodInfo, theirs: str, later: Iterable[str] = ()
-) -> Comparison:
+) -> ShadowComparison:
     """What the policy makes of the node `theirs`, on the state before this pod, and the pods `later` (uids), were on
     nodes.
     """
@@ -100,25 +105,25 @@ def on_former_state(
         return compare(framework, cache, waiting_again(pod), theirs)
 
 
-def compare(framework: Framework, cache: Cache, pod: PodInfo, theirs: str) -> Comparison:
+def compare(framework: Framework, cache: Cache, pod: PodInfo, theirs: str) -> ShadowComparison:
     """Compares what the policy makes of the node `theirs` for this pod, which has no node; "": the other scheduler
     finds none.
     """
     decision = schedule(framework, cache, pod, _first, preempt=False)
     if isinstance(decision, Fault):
-        return Comparison(outcome=Outcome.FAILED, why=decision.message)
+        return ShadowComparison(outcome=ComparisonOutcome.FAILED, why=decision.message)
     if isinstance(decision, Rejection):
-        outcome = Outcome.UNPLACED if theirs else Outcome.WAITS_TOO
+        outcome = ComparisonOutcome.UNPLACED if theirs else ComparisonOutcome.WAITS_TOO
         there = cache.present(theirs)
         status = None if there is None else decision.diagnosis.status_of(there.slot)
-        return Comparison(
+        return ShadowComparison(
             outcome=outcome,
             why=decision.filter_message,
             their_why="" if status is None else f"{status.plugin}: {status.message}",
             evaluated=decision.diagnosis.total,
         )
-    found = Comparison(
-        outcome=Outcome.AGREED if theirs else Outcome.PLACEABLE,
+    found = ShadowComparison(
+        outcome=ComparisonOutcome.AGREED if theirs else ComparisonOutcome.PLACEABLE,
         node=decision.node_name,
         score=decision.score,
         evaluated=decision.evaluated,
@@ -127,14 +132,14 @@ def compare(framework: Framework, cache: Cache, pod: PodInfo, theirs: str) -> Co
     if not theirs:
         return found
     if decision.node_name == theirs:
-        return replace(found, outcome=Outcome.TIED) if _has_equals(decision) else found
+        return replace(found, outcome=ComparisonOutcome.TIED) if _has_equals(decision) else found
     try:
         return _against(framework, cache, pod, found, theirs)
     except PluginError as error:
-        return Comparison(outcome=Outcome.FAILED, why=str(error))
+        return ShadowComparison(outcome=ComparisonOutcome.FAILED, why=str(error))
 
 
-def compare_unplaced(framework: Framework, cache: Cache, pod: PodInfo) -> Comparison:
+def compare_unplaced(framework: Framework, cache: Cache, pod: PodInfo) -> ShadowComparison:
     """Compares what the policy makes of a pod for which the other scheduler finds no node."""
     return compare(framework, cache, waiting_again(pod), "")
 
@@ -143,23 +148,25 @@ def _has_equals(placement: Placement) -> bool:
     return placement.runner_up is not None and placement.runner_up[1] == placement.score
 
 
-def _against(framework: Framework, cache: Cache, pod: PodInfo, found: Comparison, theirs: str) -> Comparison:
+def _against(
+    framework: Framework, cache: Cache, pod: PodInfo, found: ShadowComparison, theirs: str
+) -> ShadowComparison:
     """Why the policy prefers its own node, if it does. Raises PluginError."""
     there = cache.present(theirs)
     if there is None:
-        return replace(found, outcome=Outcome.REJECTED, their_why="the node does not exist")
+        return replace(found, outcome=ComparisonOutcome.REJECTED, their_why="the node does not exist")
     state = CycleState()
     search = find_feasible(framework, cache, pod, state, take_nominated=False)
     where = np.flatnonzero(search.feasible.slots == there.slot)
     if not len(where):
         status = search.diagnosis.status_of(there.slot)
         why = "" if status is None else f"{status.plugin}: {status.message}"
-        return replace(found, outcome=Outcome.REJECTED, their_why=why)
+        return replace(found, outcome=ComparisonOutcome.REJECTED, their_why=why)
     details: dict[str, WholeNumbers] = {}
     total = framework.score(state, pod, search.feasible, details)
     own, other = int(np.argmax(total)), int(where[0])
     if total[other] == total[own]:
-        return replace(found, outcome=Outcome.TIED, their_score=int(total[other]))
+        return replace(found, outcome=ComparisonOutcome.TIED, their_score=int(total[other]))
     pairs = [
         ScorePair(plugin, framework.weights[plugin], int(scores[own]), int(scores[other]))
         for plugin, scores in details.items()
@@ -167,7 +174,7 @@ def _against(framework: Framework, cache: Cache, pod: PodInfo, found: Comparison
     pairs.sort(key=lambda pair: (-abs(pair.weight * (pair.ours - pair.theirs)), pair.plugin))
     return replace(
         found,
-        outcome=Outcome.LOWER,
+        outcome=ComparisonOutcome.LOWER,
         node=cache.table.names[int(search.feasible.slots[own])],
         score=int(total[own]),
         their_score=int(total[other]),
@@ -183,7 +190,7 @@ class Outlook:
     rows there were.
     """
 
-    found: Comparison
+    found: ShadowComparison
     feasible: bytes
     best: bytes
     several: bool
@@ -199,19 +206,23 @@ class Outlook:
                 return Outlook(compare_unplaced(framework, cache, pod), b"", b"", several=False)
             total = framework.score(state, pod, search.feasible) if len(search.feasible) > 1 else None
         except PluginError as error:
-            return Outlook(Comparison(outcome=Outcome.FAILED, why=str(error)), b"", b"", several=False)
+            return Outlook(ShadowComparison(outcome=ComparisonOutcome.FAILED, why=str(error)), b"", b"", several=False)
         return _outlook(cache, search, total)
 
-    def against(self, slot: int) -> Comparison:
+    def against(self, slot: int) -> ShadowComparison:
         """The comparison with the node in this row, which must be the node that it was then."""
         if not self.found.node:
-            failed = self.found.outcome is Outcome.FAILED
-            return self.found if failed else replace(self.found, outcome=Outcome.UNPLACED)
+            failed = self.found.outcome is ComparisonOutcome.FAILED
+            return self.found if failed else replace(self.found, outcome=ComparisonOutcome.UNPLACED)
         if _bit(self.best, slot):
-            return replace(self.found, outcome=Outcome.TIED if self.several else Outcome.AGREED)
+            return replace(self.found, outcome=ComparisonOutcome.TIED if self.several else ComparisonOutcome.AGREED)
         if _bit(self.feasible, slot):
-            return replace(self.found, outcome=Outcome.LOWER, their_why="it scored less when the pod appeared")
-        return replace(self.found, outcome=Outcome.REJECTED, their_why="the policy rejected it when the pod appeared")
+            return replace(
+                self.found, outcome=ComparisonOutcome.LOWER, their_why="it scored less when the pod appeared"
+            )
+        return replace(
+            self.found, outcome=ComparisonOutcome.REJECTED, their_why="the policy rejected it when the pod appeared"
+        )
 
 
 def _outlook(cache: Cache, search: Search, total: WholeNumbers | None) -> Outlook:
@@ -219,8 +230,8 @@ def _outlook(cache: Cache, search: Search, total: WholeNumbers | None) -> Outloo
     rows = np.zeros(cache.table.size, np.bool_)
     rows[slots] = True
     best = slots if total is None else slots[total == total.max()]
-    found = Comparison(
-        outcome=Outcome.PLACEABLE,
+    found = ShadowComparison(
+        outcome=ComparisonOutcome.PLACEABLE,
         node=cache.table.names[int(best[0])],
         score=None if total is None else int(total.max()),
         evaluated=search.evaluated,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.engine.shadow.answers import ShadowAnswers
-from podwright.engine.shadow.comparison import Comparison, on_former_state
+from podwright.engine.shadow.comparison import ShadowComparison, on_former_state
 from podwright.engine.shadow.shadow_pods import Seen
 from podwright.engine.shadow.tallies import Tallies
-from podwright.engine.shadow.tally import Skip, Tally
+from podwright.engine.shadow.tally import AgreementStats, Skip
 from podwright.engine.shadow.unplaced_pods import is_decided_early
 from podwright.engine.state import EngineState
 
@@ -35,12 +35,12 @@ class ObservedPlacement:
     uid: str
     node: str
     seen: Seen | None
-    tallies: tuple[Tally, ...]
+    tallies: tuple[AgreementStats, ...]
     number: int
     changes: int
 
 
-class PlacedPods:
+class ShadowPlacedPods:
     """See the module."""
 
     def __init__(self, state: EngineState, tallies: Tallies, answers: ShadowAnswers) -> None:
@@ -56,13 +56,15 @@ class PlacedPods:
         """Forgets all pods."""
         self._recent.clear()
 
-    def arrived(self, uid: str, node: str, *, seen: Seen | None, tallies: Iterable[Tally]) -> ObservedPlacement:
+    def arrived(
+        self, uid: str, node: str, *, seen: Seen | None, tallies: Iterable[AgreementStats]
+    ) -> ObservedPlacement:
         """Notes that a pod has just got its node. Call it for all pods, also for those that no policy selects."""
         self._number += 1
         self._recent.append((self._number, uid))
         return ObservedPlacement(uid, node, seen, tuple(tallies), self._number, self._arrivals.changes)
 
-    def compare(self, arrival: ObservedPlacement, tally: Tally) -> None:
+    def compare(self, arrival: ObservedPlacement, tally: AgreementStats) -> None:
         """Lets the policy decide. Raises TookLongError: see ShadowAnswers."""
         there, seen = self._cache.placement(arrival.uid), arrival.seen
         if there is None:
@@ -88,7 +90,9 @@ class PlacedPods:
             return Skip.PREEMPTION
         return None
 
-    def _early(self, arrival: ObservedPlacement, tally: Tally, seen: Seen) -> tuple[Comparison, int] | None:
+    def _early(
+        self, arrival: ObservedPlacement, tally: AgreementStats, seen: Seen
+    ) -> tuple[ShadowComparison, int] | None:
         """The comparison with what the policy decided when the pod appeared; None if it did not, or the nodes are
         others now.
         """
@@ -98,7 +102,7 @@ class PlacedPods:
             return None
         return outlook.against(node.slot), max(0, arrival.changes - seen.changes)
 
-    def _on_former_state(self, arrival: ObservedPlacement, tally: Tally) -> tuple[Comparison, int]:
+    def _on_former_state(self, arrival: ObservedPlacement, tally: AgreementStats) -> tuple[ShadowComparison, int]:
         """The comparison, and how many other changes it does not leave out."""
         cache, uid = self._cache, arrival.uid
         later = [other for number, other in self._recent if number > arrival.number]
@@ -108,7 +112,7 @@ class PlacedPods:
         changes = self._arrivals.changes - arrival.changes + since - len(later)
         tally.policy.activity.decisions[0] += 1
 
-        def decide() -> Comparison:
+        def decide() -> ShadowComparison:
             there = cache.placement(uid)
             assert there is not None, "a decision about a pod that is gone is not wanted"
             return on_former_state(tally.policy.framework, cache, there.pods[uid], arrival.node, later)

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podwright.engine.process.steps import Steps
-from podwright.engine.shadow.comparison import Comparison
+from podwright.engine.shadow.comparison import ShadowComparison
 from podwright.engine.shadow.shadow import Shadow
-from podwright.engine.shadow.tally import Disagreement, Skip, Tally
-from podwright.engine.shadow.used_nodes import Usage
+from podwright.engine.shadow.tally import AgreementStats, Disagreement, Skip
+from podwright.engine.shadow.used_nodes import ClusterUsage
 from podwright.engine.shadow.worlds import Worlds
 
 Report = dict[str, Any]
@@ -34,7 +34,7 @@ def reports(shadow: Shadow, name: str = "") -> Steps[Report]:
     return {"policies": found, "waiting": shadow.waiting} if found or not name else {}
 
 
-def _report(tally: Tally, unplaced: Mapping[tuple[str, str], int]) -> Report:
+def _report(tally: AgreementStats, unplaced: Mapping[tuple[str, str], int]) -> Report:
     compiled = tally.policy.compiled
     return {
         "name": compiled.name,
@@ -51,7 +51,7 @@ def _report(tally: Tally, unplaced: Mapping[tuple[str, str], int]) -> Report:
     }
 
 
-def _world(worlds: Worlds, tally: Tally) -> Report:
+def _world(worlds: Worlds, tally: AgreementStats) -> Report:
     """How the cluster is used, and how it would be used if all decisions of the policy had been carried out."""
     world, usage = worlds.of(tally), worlds.usage(tally)
     if world is None or usage is None:
@@ -68,7 +68,7 @@ def _world(worlds: Worlds, tally: Tally) -> Report:
     }
 
 
-def _usage(usage: Usage) -> Report:
+def _usage(usage: ClusterUsage) -> Report:
     return {
         "nodes": usage.nodes,
         "inUse": usage.in_use,
@@ -95,7 +95,7 @@ def _disagreement(found: Disagreement) -> Report:
     }
 
 
-def _ours(comparison: Comparison) -> Report:
+def _ours(comparison: ShadowComparison) -> Report:
     return _present(
         node=comparison.node,
         score=comparison.score,
@@ -105,7 +105,7 @@ def _ours(comparison: Comparison) -> Report:
     )
 
 
-def _plugins(comparison: Comparison) -> Sequence[Report]:
+def _plugins(comparison: ShadowComparison) -> Sequence[Report]:
     return [
         {"plugin": pair.plugin, "weight": pair.weight, "ours": pair.ours, "theirs": pair.theirs}
         for pair in comparison.plugins

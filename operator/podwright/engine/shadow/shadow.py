@@ -26,12 +26,12 @@ from podwright.engine.records.policy_metrics import (
     SHADOW_WAITING,
 )
 from podwright.engine.shadow.answers import ShadowAnswers
-from podwright.engine.shadow.comparison import Outcome
+from podwright.engine.shadow.comparison import ComparisonOutcome
 from podwright.engine.shadow.due_checks import DueChecks
-from podwright.engine.shadow.placed_pods import ObservedPlacement, PlacedPods
+from podwright.engine.shadow.placed_pods import ObservedPlacement, ShadowPlacedPods
 from podwright.engine.shadow.shadow_pods import ShadowPods, WatchedPod
 from podwright.engine.shadow.tallies import Tallies
-from podwright.engine.shadow.tally import Tally
+from podwright.engine.shadow.tally import AgreementStats
 from podwright.engine.shadow.unplaced_pods import UnplacedPods
 from podwright.engine.shadow.waiting_arrivals import WaitingArrivals
 from podwright.engine.shadow.worlds import Worlds
@@ -46,7 +46,7 @@ class _Job:
 
     uid: str
     arrival: ObservedPlacement | None
-    turns: deque[Tally]
+    turns: deque[AgreementStats]
 
 
 class Shadow:
@@ -62,11 +62,11 @@ class Shadow:
         self.pods = ShadowPods(state.queue, changed=self._pod_changed, left=self._pod_left)
         """The sink for pending pods of `names`."""
         self.answers = answers
-        self._placed = PlacedPods(state, tallies=self.tallies, answers=answers)
+        self._placed = ShadowPlacedPods(state, tallies=self.tallies, answers=answers)
         self.unplaced = UnplacedPods(
             state, pods=self.pods, tallies=self.tallies, answers=answers, again=self._claim_changed
         )
-        self._by_name: dict[str, list[Tally]] = {}
+        self._by_name: dict[str, list[AgreementStats]] = {}
         self.names: frozenset[str] = frozenset()
         """The scheduler names of the policies in shadow mode."""
         self.deciding = False
@@ -100,7 +100,7 @@ class Shadow:
         return ShadowWork(
             since=tally.since,
             agreed=tally.agreements,
-            tied=tally.outcomes[Outcome.TIED],
+            tied=tally.outcomes[ComparisonOutcome.TIED],
             disagreed=tally.differences,
         )
 
@@ -237,7 +237,7 @@ class Shadow:
         arrival = self._waiting.pop()
         return None if arrival is None else _Job(arrival.uid, arrival, turns=deque(arrival.tallies))
 
-    def _looking_at(self, pod: PodInfo) -> Sequence[Tally]:
+    def _looking_at(self, pod: PodInfo) -> Sequence[AgreementStats]:
         """The tallies of the policies that match the pod."""
         tallies = self._by_name.get(pod.scheduler_name)
         if not tallies:
@@ -245,7 +245,7 @@ class Shadow:
         subject = Subject.of(pod, self._cache.namespace_labels(pod.namespace))
         return [tally for tally in tallies if tally.policy.compiled.matches(subject)]
 
-    def _decide(self, job: _Job, tally: Tally) -> None:
+    def _decide(self, job: _Job, tally: AgreementStats) -> None:
         if job.arrival is not None:
             self._placed.compare(job.arrival, tally)
             return

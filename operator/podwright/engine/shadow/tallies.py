@@ -9,8 +9,8 @@ from podwright.core.objects.pod import PodInfo
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.records.metrics import Metrics
 from podwright.engine.records.policy_metrics import SHADOW_COMPARISONS, SHADOW_SKIPPED
-from podwright.engine.shadow.comparison import Comparison
-from podwright.engine.shadow.tally import Skip, Tally
+from podwright.engine.shadow.comparison import ShadowComparison
+from podwright.engine.shadow.tally import AgreementStats, Skip
 
 _COUNTERS: Final = (SHADOW_COMPARISONS, SHADOW_SKIPPED)
 
@@ -21,15 +21,15 @@ class Tallies:
     def __init__(self, metrics: Metrics, wall: Callable[[], float]) -> None:
         self._metrics = metrics
         self._wall = wall
-        self._by_name: dict[str, Tally] = {}
+        self._by_name: dict[str, AgreementStats] = {}
 
-    def __iter__(self) -> Iterator[Tally]:
+    def __iter__(self) -> Iterator[AgreementStats]:
         return iter([*self._by_name.values()])
 
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def of(self, name: str) -> Tally | None:
+    def of(self, name: str) -> AgreementStats | None:
         """The tally of the policy of this name; None if it is not in shadow mode."""
         return self._by_name.get(name)
 
@@ -40,7 +40,8 @@ class Tallies:
         before = self._by_name
         known = {id(tally.policy): tally for tally in before.values()}
         after = {
-            policy.compiled.name: known.get(id(policy)) or Tally(policy=policy, since=self._wall()) for policy in active
+            policy.compiled.name: known.get(id(policy)) or AgreementStats(policy=policy, since=self._wall())
+            for policy in active
         }
         if before == after:
             return False
@@ -50,13 +51,20 @@ class Tallies:
         return True
 
     def add(
-        self, tally: Tally, pod: PodInfo, theirs: str, comparison: Comparison, *, message: str = "", changes: int = 0
+        self,
+        tally: AgreementStats,
+        pod: PodInfo,
+        theirs: str,
+        comparison: ShadowComparison,
+        *,
+        message: str = "",
+        changes: int = 0,
     ) -> None:
-        """See `Tally.add`."""
+        """See `AgreementStats.add`."""
         tally.add(pod, theirs, comparison, at=self._wall(), message=message, changes=changes)
         self._metrics.count(SHADOW_COMPARISONS, tally.name, comparison.outcome.value)
 
-    def skip(self, tally: Tally, why: Skip) -> None:
+    def skip(self, tally: AgreementStats, why: Skip) -> None:
         """A pod is not compared. Of a tally that is not kept any more, nothing is counted."""
         if self._by_name.get(tally.name) is not tally:
             return

@@ -13,7 +13,7 @@ from typing import Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.policies.active_policy import ActivePolicy
-from podwright.engine.shadow.comparison import Comparison, Outcome
+from podwright.engine.shadow.comparison import ComparisonOutcome, ShadowComparison
 
 REMEMBERED: Final = 200
 """How many disagreements of a policy are remembered."""
@@ -53,17 +53,17 @@ class Disagreement:
     scheduler: str
     theirs: str
     their_message: str
-    comparison: Comparison
+    comparison: ShadowComparison
     changes: int
 
 
 @dataclass(slots=True, eq=False)
-class Tally:
+class AgreementStats:
     """See the module. `since`: seconds since the epoch; `number`: no other tally has it."""
 
     policy: ActivePolicy
     since: float
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    outcomes: Counter[ComparisonOutcome] = field(default_factory=Counter)
     skipped: Counter[Skip] = field(default_factory=Counter)
     only_choice: int = 0
     """How many agreements were about pods for which the policy had one feasible node only."""
@@ -96,12 +96,14 @@ class Tally:
         decided = self.agreements + self.differences
         return self.agreements / decided if decided else None
 
-    def add(self, pod: PodInfo, theirs: str, comparison: Comparison, *, at: float, message: str, changes: int) -> None:
+    def add(
+        self, pod: PodInfo, theirs: str, comparison: ShadowComparison, *, at: float, message: str, changes: int
+    ) -> None:
         """One comparison. `message`: what the other scheduler says about a pod that it does not place."""
         self.outcomes[comparison.outcome] += 1
         self.changed += changes > 0
-        self.only_choice += comparison.outcome is Outcome.AGREED and comparison.feasible == 1
-        if comparison.outcome.differs or comparison.outcome is Outcome.FAILED:
+        self.only_choice += comparison.outcome is ComparisonOutcome.AGREED and comparison.feasible == 1
+        if comparison.outcome.differs or comparison.outcome is ComparisonOutcome.FAILED:
             self.disagreements.append(
                 Disagreement(
                     pod=pod.key,
@@ -116,10 +118,10 @@ class Tally:
 
     def counts(self) -> Mapping[str, int]:
         """All outcomes by their names, those that never were too."""
-        return {outcome.value: self.outcomes[outcome] for outcome in Outcome}
+        return {outcome.value: self.outcomes[outcome] for outcome in ComparisonOutcome}
 
 
-def _shortened(comparison: Comparison) -> Comparison:
+def _shortened(comparison: ShadowComparison) -> ShadowComparison:
     return replace(
         comparison,
         why=comparison.why[:LONGEST],

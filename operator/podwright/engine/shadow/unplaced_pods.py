@@ -14,10 +14,10 @@ from podwright.core.objects.pod import PodInfo
 from podwright.engine.process.steps import Steps
 from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.awaited_claims import AwaitedClaims
-from podwright.engine.shadow.comparison import Comparison, Outcome, Outlook, compare_unplaced
+from podwright.engine.shadow.comparison import ComparisonOutcome, Outlook, ShadowComparison, compare_unplaced
 from podwright.engine.shadow.shadow_pods import Seen, ShadowPods, WatchedPod
 from podwright.engine.shadow.tallies import Tallies
-from podwright.engine.shadow.tally import Tally
+from podwright.engine.shadow.tally import AgreementStats
 from podwright.engine.state import EngineState
 
 PODS_AT_ONCE: Final = 1_000
@@ -53,7 +53,7 @@ class UnplacedPods:
             return True
         return any(is_decided_early(pod, tally.policy.framework) for tally in self._tallies)
 
-    def check(self, watched: WatchedPod, tally: Tally) -> None:
+    def check(self, watched: WatchedPod, tally: AgreementStats) -> None:
         """Lets the policy decide. Raises TookLongError: see ShadowAnswers.
 
         That it finds no node is no answer yet about a pod whose claims are not all there: `claims` tells when to ask
@@ -66,9 +66,9 @@ class UnplacedPods:
             return
         tally.policy.activity.decisions[0] += 1
 
-        def decide() -> Comparison | Outlook:
+        def decide() -> ShadowComparison | Outlook:
             if (gate := framework.pre_enqueue(pod)) is not None:
-                return Comparison(outcome=Outcome.WAITS_TOO, why=gate.message)
+                return ShadowComparison(outcome=ComparisonOutcome.WAITS_TOO, why=gate.message)
             return (Outlook.of if early else compare_unplaced)(framework, self._cache, pod)
 
         found = self._answers.to((pod.uid, tally.number), decide)
@@ -81,13 +81,13 @@ class UnplacedPods:
         if seen.message is not None:
             self._count(watched, tally, answer)
 
-    def _count(self, watched: WatchedPod, tally: Tally, found: Comparison) -> None:
+    def _count(self, watched: WatchedPod, tally: AgreementStats, found: ShadowComparison) -> None:
         """Counts what the policy says about a pod that the other scheduler cannot place, if it is not what it said
         before.
         """
         seen = watched.seen
-        fits = found.outcome is Outcome.PLACEABLE
-        if found.outcome is not Outcome.FAILED and seen.fits.get(tally.number) is fits:
+        fits = found.outcome is ComparisonOutcome.PLACEABLE
+        if found.outcome is not ComparisonOutcome.FAILED and seen.fits.get(tally.number) is fits:
             return
         self._forget_old(seen)
         seen.fits[tally.number] = fits

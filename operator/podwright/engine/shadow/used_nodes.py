@@ -16,7 +16,7 @@ from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.state.cache import Cache
 
 
-class Changes(Protocol):
+class CacheChanges(Protocol):
     """Called with what changes in a cache. The cache has already changed, except that a node that is removed is still
     there.
     """
@@ -30,7 +30,7 @@ class UsedNodes:
     """See the module. An observer of the cache, which has one. `listeners` learn of each change."""
 
     def __init__(self) -> None:
-        self.listeners: list[Changes] = []
+        self.listeners: list[CacheChanges] = []
         self._pods: Counter[int] = Counter()
         """How many such pods there are in each row of the node table that has any."""
 
@@ -67,7 +67,7 @@ class UsedNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ClusterUsage:
     """`allocated`: by resource, the share of all nodes' that is requested; `utilisation`: of the nodes in use. From 0
     to 1.
     """
@@ -78,7 +78,7 @@ class Usage:
     utilisation: Mapping[str, float]
 
 
-def usage_of(cache: Cache, used: UsedNodes, resources: Sequence[str]) -> Usage:
+def usage_of(cache: Cache, used: UsedNodes, resources: Sequence[str]) -> ClusterUsage:
     """How much of the cache's nodes is requested."""
     table, rows = cache.table, np.array(used.rows, np.intp)
     allocated: dict[str, float] = {}
@@ -87,7 +87,7 @@ def usage_of(cache: Cache, used: UsedNodes, resources: Sequence[str]) -> Usage:
         offered, requested = table.allocatable(name), table.requested(name)
         allocated[name] = _share(int(requested.sum()), int(offered.sum()))
         utilisation[name] = _share(int(requested[rows].sum()), int(offered[rows].sum()))
-    return Usage(table.count, len(rows), allocated, utilisation)
+    return ClusterUsage(table.count, len(rows), allocated, utilisation)
 
 
 def _share(part: int, whole: int) -> float:

@@ -13,7 +13,7 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.engine.shadow.placed_pods import ObservedPlacement
 from podwright.engine.shadow.shadow_pods import Seen
 from podwright.engine.shadow.tallies import Tallies
-from podwright.engine.shadow.tally import Skip, Tally
+from podwright.engine.shadow.tally import AgreementStats, Skip
 from podwright.engine.state import EngineState
 
 MOST_WAITING: Final = 10_000
@@ -71,7 +71,7 @@ class WaitingArrivals:
                 return arrival
         return None
 
-    def keep(self, tallies: Collection[Tally]) -> None:
+    def keep(self, tallies: Collection[AgreementStats]) -> None:
         """Forgets the pods about which none of these policies has to decide."""
         self._arrived = deque(_kept(self._arrived, tallies))
         times = {uid: at for uid, (at, _) in self._unseen.items()}
@@ -96,7 +96,7 @@ class WaitingArrivals:
             self._tallies.skip(tally, why)
 
 
-def _kept(arrivals: Iterable[ObservedPlacement], tallies: Collection[Tally]) -> Iterator[ObservedPlacement]:
+def _kept(arrivals: Iterable[ObservedPlacement], tallies: Collection[AgreementStats]) -> Iterator[ObservedPlacement]:
     for arrival in arrivals:
         if left := tuple(tally for tally in arrival.tallies if tally in tallies):
             yield replace(arrival, tallies=left)

@@ -36,7 +36,7 @@ until all were tried once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class ShadowCounts:
     """`elsewhere`: how many pods are on other nodes than in the cluster; `waiting`: how many wait in the world but not
     in the cluster; `unplaced`: how many wait in the cluster but not in the world.
 
@@ -51,7 +51,7 @@ class Counts:
     settled: bool
 
 
-class World:
+class ShadowCluster:
     """See the module."""
 
     def __init__(self, real: Cache, *, kinds: tuple[str, ...], framework: Callable[[Cache], Framework]) -> None:
@@ -285,9 +285,9 @@ class World:
     # What it shows
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ShadowCounts:
         unplaced = sum(self.cache.placement(uid) is not None for uid in self._unplaced)
-        return Counts(
+        return ShadowCounts(
             elsewhere=len(self._elsewhere) - unplaced,
             waiting=sum(uid not in self._unplaced for uid in self._waiting),
             unplaced=unplaced,

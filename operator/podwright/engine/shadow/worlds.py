@@ -16,9 +16,9 @@ from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.plugins.rules.params import CONFIG_MAP
 from podwright.core.state.object_store import Object, key_of
 from podwright.engine.policies.active_policies import ActivePolicies
-from podwright.engine.shadow.tally import Tally
-from podwright.engine.shadow.used_nodes import Usage, UsedNodes, usage_of
-from podwright.engine.shadow.world import World
+from podwright.engine.shadow.tally import AgreementStats
+from podwright.engine.shadow.used_nodes import ClusterUsage, UsedNodes, usage_of
+from podwright.engine.shadow.world import ShadowCluster
 from podwright.engine.state import EngineState
 
 MOST: Final = 4
@@ -36,20 +36,20 @@ class Worlds:
         self._policies = policies
         self._used: UsedNodes | None = None
         """The usage of the cluster itself; None until the first world exists."""
-        self._worlds: dict[Tally, World] = {}
-        self._missing: dict[Tally, str] = {}
+        self._worlds: dict[AgreementStats, ShadowCluster] = {}
+        self._missing: dict[AgreementStats, str] = {}
         """Why a policy has no world."""
-        self._wanted: list[Tally] = []
+        self._wanted: list[AgreementStats] = []
         """The policies whose worlds are still to be made."""
 
     def __len__(self) -> int:
         return len(self._worlds)
 
-    def of(self, tally: Tally) -> World | None:
+    def of(self, tally: AgreementStats) -> ShadowCluster | None:
         """The world of a policy, if it has one."""
         return self._worlds.get(tally)
 
-    def keep(self, tallies: Iterable[Tally]) -> None:
+    def keep(self, tallies: Iterable[AgreementStats]) -> None:
         """Call it when other policies are in shadow mode. Forgets the worlds of all others."""
         chosen = sorted(tallies, key=lambda tally: tally.name)
         self._missing = {}
@@ -84,7 +84,7 @@ class Worlds:
                 world.step()
                 return
 
-    def _make(self, tally: Tally) -> None:
+    def _make(self, tally: AgreementStats) -> None:
         """Makes the next world. The first one reads all pods, to follow changes."""
         if self._used is None:
             self._used = self._cache.observer(UsedNodes)
@@ -92,7 +92,7 @@ class Worlds:
                 self._cache.store.listen(kind, partial(self._object_changed, kind))
         self._wanted.remove(tally)
         try:
-            self._worlds[tally] = World(
+            self._worlds[tally] = ShadowCluster(
                 self._cache, kinds=_KINDS, framework=lambda cache: self._policies.framework_on(tally.policy, cache)
             )
         except (PluginError, ProfileError) as error:
@@ -108,12 +108,12 @@ class Worlds:
             for world in self._worlds.values():
                 world.object_changed(kind, *key)
 
-    def pod_arrived(self, tally: Tally, uid: str) -> None:
+    def pod_arrived(self, tally: AgreementStats, uid: str) -> None:
         """Notes that a scheduler has placed a pod that this policy selects."""
         if (world := self._worlds.get(tally)) is not None:
             world.pod_arrived(uid)
 
-    def pod_fits(self, tally: Tally, pod: PodInfo) -> None:
+    def pod_fits(self, tally: AgreementStats, pod: PodInfo) -> None:
         """The other scheduler cannot place the pod, but this policy would."""
         if (world := self._worlds.get(tally)) is not None:
             world.pod_fits(pod)
@@ -125,7 +125,7 @@ class Worlds:
 
     # What they show
 
-    def usage(self, tally: Tally) -> tuple[Usage, Usage] | None:
+    def usage(self, tally: AgreementStats) -> tuple[ClusterUsage, ClusterUsage] | None:
         """How the cluster is used, and how the policy's world is; None if it has none."""
         world = self._worlds.get(tally)
         if world is None or self._used is None:
@@ -134,7 +134,7 @@ class Worlds:
         resources = tuple(dict.fromkeys((CPU, MEMORY, *named)))
         return usage_of(self._cache, self._used, resources), usage_of(world.cache, world.used, resources)
 
-    def why_missing(self, tally: Tally) -> str:
+    def why_missing(self, tally: AgreementStats) -> str:
         """Why the policy has no world; "" if it has one, or will have one soon."""
         return self._missing.get(tally, "")
 

@@ -15,7 +15,7 @@ SAMPLE_SECONDS: Final = 10.0
 SAMPLES: Final = 360
 
 
-class Sample(NamedTuple):
+class UsageSample(NamedTuple):
     """`at`: seconds since the epoch. `cpu` and `memory`: the share of what all nodes have that pods request, 0 without
     nodes.
     """
@@ -35,7 +35,7 @@ class History:
         self._cache = cache
         self._queue = queue
         self._wall = wall
-        self._samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self._samples: deque[UsageSample] = deque(maxlen=SAMPLES)
         self.count = 0
         """The number of samples so far."""
 
@@ -47,10 +47,12 @@ class History:
         cache = self._cache
         self.count += 1
         self._samples.append(
-            Sample(now, cache.table.count, cache.pod_count, len(self._queue), self._share(CPU), self._share(MEMORY))
+            UsageSample(
+                now, cache.table.count, cache.pod_count, len(self._queue), self._share(CPU), self._share(MEMORY)
+            )
         )
 
-    def since(self, count: int) -> Sequence[Sample]:
+    def since(self, count: int) -> Sequence[UsageSample]:
         """The samples after the first `count`, or those of the last hour, the oldest first."""
         new = min(self.count - count, len(self._samples))
         return [*islice(self._samples, len(self._samples) - new, None)]

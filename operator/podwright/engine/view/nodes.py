@@ -36,7 +36,7 @@ TERMINATING: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ReadPosition:
     """How far a reader has read: entries of the table's change logs. `resources`: in the order of amounts."""
 
     static: int
@@ -66,7 +66,7 @@ class NodeChanges:
     `further_resources`: a changed node has one that is not among the resources, although there is room for it.
     """
 
-    position: Position
+    position: ReadPosition
     complete: bool
     rows: Sequence[NodeRow] = ()
     usage: Sequence[tuple[int, tuple[int, ...]]] = ()
@@ -81,7 +81,7 @@ class _Reading:
     further_resources: bool = False
 
 
-def node_changes(cache: Cache, since: Position | None) -> Steps[NodeChanges]:
+def node_changes(cache: Cache, since: ReadPosition | None) -> Steps[NodeChanges]:
     """Reads what has changed. `since`: None for all nodes.
 
     The cache may change between two steps. Such a change is given out now or the next time, or both.
@@ -95,13 +95,13 @@ def node_changes(cache: Cache, since: Position | None) -> Steps[NodeChanges]:
         reading = _Reading(resources)
         yield from _read(cache, reading, range(table.size), ())
         return NodeChanges(
-            Position(static_seq, usage_seq, resources), complete=True, rows=reading.rows, usage=reading.usage
+            ReadPosition(static_seq, usage_seq, resources), complete=True, rows=reading.rows, usage=reading.usage
         )
     reading = _Reading(since.resources)
     nodes = dict.fromkeys(static)
     yield from _read(cache, reading, [*nodes], [slot for slot in dict.fromkeys(usage) if slot not in nodes])
     return NodeChanges(
-        Position(static_seq, usage_seq, since.resources),
+        ReadPosition(static_seq, usage_seq, since.resources),
         complete=False,
         rows=reading.rows,
         usage=reading.usage,

@@ -21,8 +21,9 @@ Answer = dict[str, Any]
 
 
 def search(cache: Cache, pods: Iterable[PendingPod | None], text: str, shows: Callable[[str], bool]) -> Steps[Answer]:
-    """Finds pods and pod groups, these also by the name of their workload. `pods`: those that wait, None where one has gone. `text`: a
-    part of a name, or of `namespace/name`, in lower case. `shows`: whether the pods of a namespace are named.
+    """Finds pods and pod groups, these also by the name of their workload. `pods`: those that wait, None where one has
+    gone. `text`: a part of a name, or of `namespace/name`, in lower case. `shows`: whether the pods of a namespace are
+    named.
     """
     found: list[Answer] = []
     for number, pod in enumerate(pods, start=1):

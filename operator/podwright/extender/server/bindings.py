@@ -25,7 +25,7 @@ from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.outcomes.binding.read_back import CONFIRM_SECONDS
 from podwright.engine.records.log_fields import V2, fields
 from podwright.extender.go_json import read_at
-from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
+from podwright.extender.server.verdicts import ExtenderVerdicts, UnusablePolicyError
 from podwright.extender.wire import BindingArgs
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Bindings:
     def __init__(
         self,
         cache: Cache,
-        verdicts: Verdicts,
+        verdicts: ExtenderVerdicts,
         *,
         assigned: AssignedPods,
         cluster: Cluster,

@@ -61,19 +61,19 @@ class Budget:
                 turn.set_result(None)
 
 
-class Content(Protocol):
+class BodyReader(Protocol):
     """The part of aiohttp's StreamReader that is used."""
 
     async def readany(self) -> bytes: ...
 
 
-async def read_body(content: Content, body: bytearray, length: int) -> None:
+async def read_body(content: BodyReader, body: bytearray, length: int) -> None:
     """Appends to the body until it has `length` bytes or more. Raises ConnectionError if the client sends fewer."""
     while len(body) < length:
         await _append(content, body)
 
 
-async def read_fast(content: Content, body: bytearray, length: int) -> None:
+async def read_fast(content: BodyReader, body: bytearray, length: int) -> None:
     """As `read_body`. Raises TimeoutError if the client is slower than LEAST_RATE, or pauses for long."""
     clock, had = asyncio.get_running_loop().time, len(body)
     started = clock()
@@ -82,7 +82,7 @@ async def read_fast(content: Content, body: bytearray, length: int) -> None:
             await _append(content, body)
 
 
-async def _append(content: Content, body: bytearray) -> None:
+async def _append(content: BodyReader, body: bytearray) -> None:
     chunk = await content.readany()
     if not chunk:
         raise ConnectionError("the body ended early")

@@ -30,7 +30,7 @@ from podwright.core.objects.names import is_dns_label, is_dns_subdomain
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
-from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
+from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
 from podwright.engine.process.steps import in_slices
 from podwright.engine.records.log_fields import fields
 from podwright.engine.records.metrics import EXTENDER_REQUEST_SECONDS, EXTENDER_REQUESTS, Metrics
@@ -45,10 +45,10 @@ from podwright.extender.server.requests import (
     read_victims,
 )
 from podwright.extender.server.sent_nodes import InPlace
-from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
+from podwright.extender.server.verdicts import ExtenderVerdicts, UnusablePolicyError
 from podwright.extender.wire import (
     BindingResult,
-    FilterResult,
+    ExtenderFilterResult,
     GoJSONError,
     HostPriority,
     PreemptionResult,
@@ -91,7 +91,7 @@ NODES_PER_KNOWN_NODE, MORE_NODES = 4, 1_000
 
 
 _ERRORS: Final[Mapping[str, Callable[[str], bytes]]] = {
-    FILTER: lambda text: encode(FilterResult(failed_nodes={}, failed_and_unresolvable_nodes={}, error=text)),
+    FILTER: lambda text: encode(ExtenderFilterResult(failed_nodes={}, failed_and_unresolvable_nodes={}, error=text)),
     BIND: lambda text: encode(BindingResult(text)),
 }
 """The answers that can hold a text about an error."""
@@ -115,7 +115,7 @@ class Decisions:
     """
 
     cache: Cache
-    verdicts: Verdicts
+    verdicts: ExtenderVerdicts
     elsewhere: Elsewhere
     bindings: Bindings
     read_node: NodeReader
@@ -255,7 +255,7 @@ class ExtenderEndpoints:
             raise _Failure(400, f"the extender cannot use the body of the request: {error}") from error
         except UnusablePolicyError as error:
             raise _Failure(404, str(error)) from error
-        except (PluginError, NoAnswerError) as error:
+        except (PluginError, NoChildAnswerError) as error:
             raise _Failure(500, str(error)) from error
 
     # Verbs
@@ -268,7 +268,7 @@ class ExtenderEndpoints:
         if len(found.kept) < len(listed):
             listed = [listed[at] for at in found.kept.tolist()]
         return encode(
-            FilterResult(
+            ExtenderFilterResult(
                 nodes=None if asked.texts is None else listed,
                 node_names=listed if asked.texts is None else None,
                 failed_nodes=found.failed,

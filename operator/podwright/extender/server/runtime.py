@@ -35,7 +35,7 @@ from podwright.extender.server.gate import ExtenderGate
 from podwright.extender.server.options import ExtenderOptions
 from podwright.extender.server.policies import PolicySink
 from podwright.extender.server.sent_nodes import NodeVersions, differing
-from podwright.extender.server.verdicts import Verdicts
+from podwright.extender.server.verdicts import ExtenderVerdicts
 from podwright.kube.api_cluster import ApiCluster
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.client import access
@@ -47,12 +47,12 @@ from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STOR
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.plugins.third_party import ThirdPartyPlugins
 from podwright.kube.runtime import start_policies
-from podwright.kube.serve.access.delegation import Delegation
+from podwright.kube.serve.access.delegation import AccessDelegation
 from podwright.kube.serve.access.review_clients import review_clients
 from podwright.kube.serve.answers.checks import Note, Problems
 from podwright.kube.serve.answers.configz import configuration
 from podwright.kube.serve.answers.readiness import ApiServerContact, Clocks, Readiness
-from podwright.kube.serve.connections.connection import Limits
+from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.endpoints import Content, Endpoints
 from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.port import Address, Port, open_port, written
@@ -63,7 +63,7 @@ from podwright.kube.watch.watches import PARAMS_WATCH, Watches
 
 log = logging.getLogger(__name__)
 
-LIMITS: Final = Limits(
+LIMITS: Final = ClientLimits(
     connections=64,
     request_bytes=1 << 62,  # bodies have bounds of their own
     mean_bytes=1 << 50,
@@ -116,7 +116,7 @@ class ExtenderRuntime:
             checks=self._checks, metrics=metrics.snapshots, pods=self._known_pods, configuration=self._configuration
         )
         self._clients = review_clients(common, self._http, metrics)
-        self._delegation = Delegation(*self._clients)
+        self._delegation = AccessDelegation(*self._clients)
         self._server = Server(self._content, metrics, options=common, delegation=self._delegation)
         self._gate = ExtenderGate(
             certificates=options.verifies_certificates,
@@ -214,7 +214,7 @@ class ExtenderRuntime:
 
     async def _listen(self, parts: Parts, nodes: NodeVersions) -> None:
         engine, options = parts.engine, self._options
-        verdicts = Verdicts(engine.cache, engine.policies, engine.budgets)
+        verdicts = ExtenderVerdicts(engine.cache, engine.policies, engine.budgets)
         bindings = Bindings(
             engine.cache,
             verdicts,

@@ -51,7 +51,7 @@ class FilterVerdict:
     """Those of the failed nodes on which preemption would not help either."""
 
 
-class Verdicts:
+class ExtenderVerdicts:
     """See the module. Each method raises UnusablePolicyError, and PluginError if a plugin fails.
 
     `policy_name`: the policy of the URL; empty for the one that matches the pod.

@@ -25,7 +25,7 @@ from yarl import URL
 
 from podwright.engine.records.metrics import Metrics
 from podwright.kube.client.answers import Answer, retry_after_seconds
-from podwright.kube.client.credentials.credentials import Credentials, Headers, Source
+from podwright.kube.client.credentials.credentials import Credentials, CredentialSource, Headers
 from podwright.kube.client.errors import ConfigError, TooLongError, UnreachableError, is_initializing, retry_after
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.metrics import NO_ANSWER, HostMetrics
@@ -58,7 +58,7 @@ class Http:
     """The API client. Its owner closes it."""
 
     def __init__(
-        self, source: Source, metrics: Metrics | None = None, *, before_write: BeforeWrite | None = None
+        self, source: CredentialSource, metrics: Metrics | None = None, *, before_write: BeforeWrite | None = None
     ) -> None:
         """`before_write` is called with the path right before each request that is not a GET. Raises UnreachableError
         to prevent it.

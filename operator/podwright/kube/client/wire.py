@@ -26,7 +26,7 @@ from podwright.kube.client.answers import Answer
 from podwright.kube.client.errors import TooLongError, UnreachableError
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.response import ResponseError, ResponseReader, ResponseTooLongError
-from podwright.kube.deadline import Deadline
+from podwright.kube.deadline import LoopDeadline
 
 USER_AGENT: Final = f"podwright/{__version__}"
 REQUEST_SECONDS: Final = 30.0
@@ -243,7 +243,7 @@ class _Connection(asyncio.Protocol):
         self.used_at = self._loop.time()
         self._seconds = 0.0
         """How long the current response may take."""
-        self._late: Deadline | None = None
+        self._late: LoopDeadline | None = None
         """From the time at which the connection is made until it is lost."""
 
     async def send(self, request: bytes, timeout: float) -> Answer:
@@ -285,7 +285,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._late = Deadline(self._time_out)
+        self._late = LoopDeadline(self._time_out)
         self.open = True
         self._pool.opened(self)
 

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from podwright.api.configuration.schema import LeaderElection
 from podwright.engine.records.log_fields import EACH_TIME
 from podwright.engine.records.metrics import LEADER_ELECTION_SLOW_PATH, LEADER_ELECTION_STATUS, Metrics
-from podwright.kube.client.credentials.credentials import Source
+from podwright.kube.client.credentials.credentials import CredentialSource
 from podwright.kube.client.http import Http
 from podwright.kube.client.object_metadata import resource_version
 from podwright.kube.client.retry import retry_until_answered
@@ -45,7 +45,7 @@ class Reaching(Protocol):
 class Leadership:
     """See the module."""
 
-    def __init__(self, settings: LeaderElection, source: Source, *, identity: str, metrics: Metrics) -> None:
+    def __init__(self, settings: LeaderElection, source: CredentialSource, *, identity: str, metrics: Metrics) -> None:
         """`identity`: the name of this process. No other process may have the same."""
         self.lost = asyncio.Event()
         """Set when the Lease is lost. The process must end then: it may write nothing more."""

@@ -22,7 +22,7 @@ from podwright.engine.records.metrics import SIGNAL_ERRORS, Metrics
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.node_signals.answers import Read, SourceAnswer
 from podwright.kube.node_signals.entries import Entries, MalformedError
-from podwright.kube.node_signals.sources import Source, SourceError
+from podwright.kube.node_signals.sources import SignalSource, SourceError
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ MAX_TEXT: Final = 300
 """Characters of an error."""
 
 
-class Intake(Protocol):
+class SampleIntake(Protocol):
     """The receiver of samples: NodeSignals in a running operator."""
 
     @property
@@ -64,10 +64,10 @@ class SignalFeed:
     def __init__(
         self,
         defined: DefinedSignal,
-        source: Source,
+        source: SignalSource,
         *,
         read: Read,
-        intake: Intake,
+        intake: SampleIntake,
         metrics: Metrics,
         wall: Callable[[], float],
     ) -> None:

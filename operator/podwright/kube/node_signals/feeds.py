@@ -19,7 +19,7 @@ from podwright.engine.records.metrics import SIGNAL_AGE, SIGNAL_ERRORS, SIGNAL_N
 from podwright.kube.client.credentials.proxies import proxy_from_environment
 from podwright.kube.client.http import Http
 from podwright.kube.node_signals.answers import metrics_reader, prometheus_reader
-from podwright.kube.node_signals.feed import Intake, SignalFeed
+from podwright.kube.node_signals.feed import SampleIntake, SignalFeed
 from podwright.kube.node_signals.sources import MetricsApiSource, PrometheusSource
 
 Feeds = Mapping[str, SignalFeed]
@@ -155,7 +155,7 @@ class SignalFeeds:
 
 
 def feed_of(
-    defined: DefinedSignal, http: Http, *, intake: Intake, metrics: Metrics, wall: Callable[[], float]
+    defined: DefinedSignal, http: Http, *, intake: SampleIntake, metrics: Metrics, wall: Callable[[], float]
 ) -> SignalFeed | None:
     """None for a signal without a source to ask."""
     if defined.prometheus is not None:

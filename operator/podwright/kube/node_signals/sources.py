@@ -32,7 +32,7 @@ class SourceError(Exception):
     """A source gives no answer. The message says why, in a bounded length."""
 
 
-class Source(Protocol):
+class SignalSource(Protocol):
     """A source. `path`: the keys that lead to the list of entries."""
 
     path: Sequence[str]

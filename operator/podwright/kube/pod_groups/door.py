@@ -74,8 +74,8 @@ class PodGroupDoor:
 
 
 def pod_group_doors(engine: Engine, writer: PodGroupStatusWriter, gates: Features) -> list[PodGroupDoor]:
-    """The gate GenericWorkload turns the Workload API on, CompositePodGroup its hierarchies, and others some fields: see
-    `fields_off`.
+    """The gate GenericWorkload turns the Workload API on, CompositePodGroup its hierarchies, and others some fields:
+    see `fields_off`.
     """
     off = [] if gates.enabled("GenericWorkload") else [KIND, COMPOSITE_KIND]
     off += [] if gates.enabled("CompositePodGroup") else [COMPOSITE_KIND]

@@ -51,7 +51,7 @@ def was_scheduled(conditions: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class GroupCondition:
     """What a condition is to say of this generation of the group."""
 
     status: str
@@ -95,7 +95,7 @@ class _Change:
     """What the status is to say: conditions by type, and fields; None leaves the fields unchanged."""
 
     about: str
-    conditions: dict[str, Condition] = field(default_factory=dict)
+    conditions: dict[str, GroupCondition] = field(default_factory=dict)
     fields: Mapping[str, Any] | None = None
     failures: int = 0
 
@@ -163,7 +163,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         known = self._known.get(group.key)
         if known is not None:
             known.scheduled_once = True
-            condition = Condition("True", "Scheduled", "", group.generation)
+            condition = GroupCondition("True", "Scheduled", "", group.generation)
             self._enqueue_condition(group.key, self._scheduled_type(known), condition)
             change = self._queue.get(group.key)
             if MINIMUM in known.conditions or (change is not None and MINIMUM in change.conditions):
@@ -172,17 +172,17 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
     def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
         known = self._known.get(group.key)
         if known is not None and not known.scheduled_once:
-            condition = Condition("False", verdict.reason, verdict.message[:LONGEST_MESSAGE], group.generation)
+            condition = GroupCondition("False", verdict.reason, verdict.message[:LONGEST_MESSAGE], group.generation)
             self._enqueue_condition(group.key, self._scheduled_type(known), condition)
 
     def below_minimum(self, group: PodGroup, verdict: Verdict) -> None:
         known = self._known.get(group.key)
         if known is not None and known.scheduled_once:
-            condition = Condition("False", verdict.reason, verdict.message[:LONGEST_MESSAGE], group.generation)
+            condition = GroupCondition("False", verdict.reason, verdict.message[:LONGEST_MESSAGE], group.generation)
             self._enqueue_condition(group.key, MINIMUM, condition)
 
     def disrupted(self, group: PodGroup, message: str) -> None:
-        condition = Condition("True", "PreemptionByScheduler", message[:LONGEST_MESSAGE], group.generation)
+        condition = GroupCondition("True", "PreemptionByScheduler", message[:LONGEST_MESSAGE], group.generation)
         self._enqueue_condition(group.key, DISRUPTED, condition)
 
     def set_fields(self, key: str, fields: Mapping[str, Any]) -> None:
@@ -197,7 +197,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         resource = self._resources.get(known.kind)
         return SCHEDULED_IN_V1ALPHA2 if resource is not None and resource.version == "v1alpha2" else SCHEDULED
 
-    def _enqueue_condition(self, key: str, kind: str, condition: Condition) -> None:
+    def _enqueue_condition(self, key: str, kind: str, condition: GroupCondition) -> None:
         known = self._known.get(key)
         if known is None or known.kind in self._without_conditions:
             return

@@ -58,7 +58,7 @@ _COUNTED: Final = (PLUGINS_API, VOLCANO_API, GROVE_API)
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class MemberCounts:
     """Numbers of a group's members: all, those with a node, and of the latter those in each phase."""
 
     total: int
@@ -68,7 +68,7 @@ class Counts:
     failed: int
 
 
-def phase(before: str, min_count: int, counts: Counts) -> str:
+def phase(before: str, min_count: int, counts: MemberCounts) -> str:
     """The group's phase; `min_count` members make it complete. A finished or failed group stays so."""
     if before in _ENDED:
         return before
@@ -86,7 +86,7 @@ def phase(before: str, min_count: int, counts: Counts) -> str:
     return UNKNOWN if counts.scheduled and before in _PLACED_ONCE else SCHEDULING
 
 
-def volcano_phase(before: str, min_count: int, counts: Counts) -> str:
+def volcano_phase(before: str, min_count: int, counts: MemberCounts) -> str:
     """The phase of a group of Volcano."""
     if before == COMPLETED or (counts.succeeded >= min_count and counts.succeeded == counts.total):
         return COMPLETED
@@ -96,7 +96,7 @@ def volcano_phase(before: str, min_count: int, counts: Counts) -> str:
     return UNKNOWN if lost and counts.scheduled else INQUEUE
 
 
-def grove_phase(min_count: int, counts: Counts) -> str:
+def grove_phase(min_count: int, counts: MemberCounts) -> str:
     """The phase of a PodGang."""
     if counts.running + counts.succeeded >= min_count:
         return RUNNING
@@ -258,7 +258,7 @@ class PodGroupPhases:
         return {"placementScore": round(1 / max(1, len(used)), 3)}
 
     def _times_and_owners(
-        self, group: PodGroup, written: Mapping[str, Any], now: str, counts: Counts
+        self, group: PodGroup, written: Mapping[str, Any], now: str, counts: MemberCounts
     ) -> Mapping[str, Any]:
         """The fields that only groups of scheduling.x-k8s.io have. `now`: their phase."""
         fields: dict[str, Any] = {"phase": now, "scheduled": counts.scheduled}
@@ -270,12 +270,12 @@ class PodGroupPhases:
             fields["occupiedBy"] = owners
         return fields
 
-    def _count(self, key: str) -> Counts:
+    def _count(self, key: str) -> MemberCounts:
         placed = self._by_group.get(key, {})
         phases = Counter(member.phase for member in placed.values())
         waiting = self._engine.cache.groups.members(key).waiting
         total = len(placed.keys() | waiting.keys())
-        return Counts(
+        return MemberCounts(
             total=total,
             scheduled=len(placed),
             running=phases["Running"],

@@ -32,9 +32,9 @@ from podwright.engine.process.steps import Steps
 from podwright.engine.records.families import Snapshot
 from podwright.engine.records.log_fields import V6
 from podwright.kube.serve.answers import pod_resources
-from podwright.kube.serve.answers.checks import PING, Problems, Report, report, report_one
+from podwright.kube.serve.answers.checks import PING, CheckReport, Problems, report, report_one
 from podwright.kube.serve.answers.explanations import PATH, AnswersAboutPod, Explanations
-from podwright.kube.serve.answers.pages import Body, Page, decompressed
+from podwright.kube.serve.answers.pages import Body, LongAnswer, decompressed
 from podwright.kube.serve.answers.shadow_reports import SHADOW_PATH, ShadowAnswers, ShadowReports
 from podwright.kube.serve.event_loops import BEAT_SECONDS, SchedulerLoop
 from podwright.kube.serve.page.shown import Shown
@@ -94,8 +94,8 @@ class Endpoints:
         self._page = None if content.shown is None else _live_page(content.shown, loop)
         self._shadow = None if content.shadow is None else ShadowReports(content.shadow, loop)
         self._long_answers = 0
-        self._metrics = Page(self._render_metrics, time.monotonic)
-        self._resources = Page(self._render_resources, time.monotonic)
+        self._metrics = LongAnswer(self._render_metrics, time.monotonic)
+        self._resources = LongAnswer(self._render_resources, time.monotonic)
 
     def routes(self) -> list[web.RouteDef]:
         """All paths."""
@@ -153,7 +153,7 @@ class Endpoints:
 
     # Long answers
 
-    async def _long_answer(self, page: Page, content_type: str, request: web.Request) -> web.StreamResponse:
+    async def _long_answer(self, page: LongAnswer, content_type: str, request: web.Request) -> web.StreamResponse:
         if self._long_answers >= LONG_ANSWERS:
             return web.Response(status=503, text="too many clients are reading metrics\n", headers={"Retry-After": "1"})
         self._long_answers += 1
@@ -208,7 +208,7 @@ def _live_page(shown: Callable[[], Shown | None], loop: SchedulerLoop) -> LivePa
     return LivePage(shown, loop)
 
 
-def _answer(given: Report) -> web.Response:
+def _answer(given: CheckReport) -> web.Response:
     return web.Response(status=200 if given.healthy else 500, text=given.text)
 
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from podwright.kube.serve.access.gates import Gate
-from podwright.kube.serve.connections.connection import Limits
+from podwright.kube.serve.access.gates import AccessGate
+from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.connections.listener import LASTS, Context, Listener
 from podwright.kube.serve.endpoints import Handler
 
@@ -84,7 +84,11 @@ class Port:
 
 
 async def open_port(
-    routes: Iterable[web.RouteDef], gate: Gate, address: Address, limits: Limits, dropped: Callable[[str], None]
+    routes: Iterable[web.RouteDef],
+    gate: AccessGate,
+    address: Address,
+    limits: ClientLimits,
+    dropped: Callable[[str], None],
 ) -> Port:
     """Opens a port. `dropped` gets the reason of each connection that is dropped. Raises OSError, which names the
     option.
@@ -111,7 +115,7 @@ async def open_port(
     return Port(listener, runner)
 
 
-def _middleware(gate: Gate, listener: Callable[[], Listener], *, keep_alive: bool) -> Any:
+def _middleware(gate: AccessGate, listener: Callable[[], Listener], *, keep_alive: bool) -> Any:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         listener().request_arrived(request.protocol)

@@ -24,9 +24,9 @@ from podwright.engine.records.metrics import (
 )
 from podwright.kube.descriptors import descriptor_limit
 from podwright.kube.options.options import Options
-from podwright.kube.serve.access.delegation import Delegation
-from podwright.kube.serve.access.gates import Gate, LoopbackGate
-from podwright.kube.serve.connections.connection import Limits
+from podwright.kube.serve.access.delegation import AccessDelegation
+from podwright.kube.serve.access.gates import AccessGate, LoopbackGate
+from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.endpoints import Content, Endpoints
 from podwright.kube.serve.event_loops import LoopThread, SchedulerLoop
 from podwright.kube.serve.port import DROPPED, Address, Port, open_port, written
@@ -51,8 +51,8 @@ class Server:
         metrics: Metrics,
         *,
         options: Options,
-        delegation: Delegation,
-        limits: Limits | None = None,
+        delegation: AccessDelegation,
+        limits: ClientLimits | None = None,
     ) -> None:
         """`limits`: those of each port; the default depends on the process's limit of file descriptors."""
         self._content = content
@@ -126,7 +126,7 @@ class Server:
             await self._open(endpoints, gate, address)
             self._tasks.append(asyncio.create_task(tls.run()))
 
-    async def _open(self, endpoints: Endpoints, gate: Gate, address: Address) -> None:
+    async def _open(self, endpoints: Endpoints, gate: AccessGate, address: Address) -> None:
         limits = self._limits or default_limits(descriptor_limit())
         port = await open_port(endpoints.routes(), gate, address, limits, self._count_dropped)
         self._ports.append(port)
@@ -149,9 +149,9 @@ class Server:
         self._reloads[result][0] += 1
 
 
-def default_limits(descriptors: int) -> Limits:
+def default_limits(descriptors: int) -> ClientLimits:
     """The limits of a port in a process that may have this many open files."""
-    return Limits(connections=max(4, min(MOST_CONNECTIONS, descriptors // SHARE_OF_DESCRIPTORS)))
+    return ClientLimits(connections=max(4, min(MOST_CONNECTIONS, descriptors // SHARE_OF_DESCRIPTORS)))
 
 
 def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

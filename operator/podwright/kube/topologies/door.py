@@ -1,4 +1,5 @@
-"""The doors of Topologies, ours and those of Kueue and KAI: while the API server serves them, the core has their levels.
+"""The doors of Topologies, ours and those of Kueue and KAI: while the API server serves them, the core has their
+levels.
 
 A Topology of ours that is invalid stays as it last was known. When levels change, the pods that wait are tried again.
 """

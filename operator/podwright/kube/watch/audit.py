@@ -99,7 +99,7 @@ async def audit(reflector: Audited) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class AuditComparison:
     """What a list has that a reflector did not have when the list began.
 
     `version`: that of the list. `gone`: objects that the list lacks, with the version known before; `newer`: with the
@@ -124,14 +124,14 @@ class Comparison:
 
 
 @asynccontextmanager
-async def compared_with_list(reflector: Audited) -> AsyncIterator[Comparison]:
+async def compared_with_list(reflector: Audited) -> AsyncIterator[AuditComparison]:
     """Lists the metadata of all objects. Raises ClusterError. The comparison is valid within the context only."""
     before, held = dict(reflector.known), reflector.held()
     with reflector.deletions() as deleted:
         listed, version = await _list(reflector)
         gone = {key: before.get(key) for key in held - listed.keys()}
         newer = {key: at for key, at in listed.items() if before.get(key, -1) < at}
-        yield Comparison(reflector, version, gone, newer, deleted)
+        yield AuditComparison(reflector, version, gone, newer, deleted)
 
 
 async def _list(reflector: Audited) -> tuple[dict[str, int], int]:

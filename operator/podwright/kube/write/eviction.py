@@ -3,9 +3,9 @@ with a queue, and pods that are moved, are evicted by the Eviction API, which se
 PodDisruptionBudget.
 
 Each eviction is a task of its own, so no decision waits for one. As many run at a time as Bindings do
-(engine/outcomes/binding/limiter), so that slow deletions, an admission webhook's for example, do not delay the others. Another
-pod of the same name is never deleted. Texts follow kube-scheduler's preemption executor; engine/outcomes/preemption
-decides who is evicted.
+(engine/outcomes/binding/limiter), so that slow deletions, an admission webhook's for example, do not delay the others.
+Another pod of the same name is never deleted. Texts follow kube-scheduler's preemption executor;
+engine/outcomes/preemption decides who is evicted.
 """
 
 from __future__ import annotations

@@ -26,14 +26,14 @@ from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.simulator.explain.causes import causes_of, miss, why_nowhere
 from podwright.simulator.explain.changes.device_repairs import fails_selector, of_failing_selectors
 from podwright.simulator.explain.changes.entering import entering
-from podwright.simulator.explain.changes.search import DEVICES, Search, after, tried
+from podwright.simulator.explain.changes.search import DEVICES, ChangeSearch, after, tried
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.events import events_for
 from podwright.simulator.explain.groups import explain_member
 from podwright.simulator.explain.held_room import held_room
 from podwright.simulator.explain.placed import explain_placed, not_asked
 from podwright.simulator.explain.queue_causes import standing
-from podwright.simulator.explain.results import Cause, Change, Explanation, PolicyRef, PreemptionFound, State, Victim
+from podwright.simulator.explain.results import Cause, Change, Explanation, PodState, PolicyRef, PreemptionFound, Victim
 from podwright.simulator.explain.start import start_of
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 from podwright.simulator.hypotheses.hypothesis import Stopped, never
@@ -68,7 +68,7 @@ def explain_pod(
     pod = cluster.joined(pod, cluster.cache.set_object)
     trials = Trials(cluster, stopped) if changes else None
     found = _explained(cluster, pod, trials)
-    if trials and not found.changes and found.state in (State.IGNORED, State.GATED, State.WAITS_FOR_POLICY):
+    if trials and not found.changes and found.state in (PodState.IGNORED, PodState.GATED, PodState.WAITS_FOR_POLICY):
         found = _entered(trials, pod, found)
     if trials and not found.changes and not trials.cut_short and trials.tried:
         tried_texts = listed([*trials.tried], _MOST_TRIED)
@@ -88,7 +88,7 @@ def _entered(trials: Trials, pod: PodInfo, found: Explanation) -> Explanation:
         return replace(found, changes=changes)
     for text, raw in options[:1]:
         then = _explained(trials.cluster, trials.cluster.parsed(raw), trials)
-        if then.state is State.PENDING:
+        if then.state is PodState.PENDING:
             changes = tuple(after(change, pod, text, raw) for change in then.changes)
             return replace(found, causes=(*found.causes, *then.causes), nearest=then.nearest, changes=changes)
     return found
@@ -104,14 +104,14 @@ def _enough(trials: Trials, pod: PodInfo, options: Iterable[tuple[str, Raw]]) ->
 
 
 def _explained(cluster: LoadedCluster, pod: PodInfo, trials: Trials | None) -> Explanation:
-    found = Explanation(kind="Pod", name=pod.key, state=State.PENDING, nodes=cluster.cache.table.count)
+    found = Explanation(kind="Pod", name=pod.key, state=PodState.PENDING, nodes=cluster.cache.table.count)
     if pod.finished:
-        return replace(found, state=State.FINISHED, node=pod.node_name, causes=(_finished(pod),))
+        return replace(found, state=PodState.FINISHED, node=pod.node_name, causes=(_finished(pod),))
     if pod.terminating:
-        return replace(found, state=State.TERMINATING, causes=(_terminating(pod),))
+        return replace(found, state=PodState.TERMINATING, causes=(_terminating(pod),))
     policy = cluster.policies.of(pod)
     if policy is None:
-        return replace(found, state=State.IGNORED, causes=(_not_served(cluster, pod),))
+        return replace(found, state=PodState.IGNORED, causes=(_not_served(cluster, pod),))
     return explain_under(policy, cluster, pod, trials)
 
 
@@ -122,7 +122,7 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, tr
     compiled = policy.compiled
     reference = None if compiled.misnamed else PolicyRef(name=compiled.name, generation=compiled.generation)
     found = Explanation(
-        kind="Pod", name=pod.key, state=State.PENDING, nodes=cluster.cache.table.count, policy=reference
+        kind="Pod", name=pod.key, state=PodState.PENDING, nodes=cluster.cache.table.count, policy=reference
     )
     found = replace(found, notes=not_asked(policy))
     if note := cluster.params_note(compiled.name):
@@ -131,10 +131,10 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, tr
         if unusable := cluster.accepted_by_operator.get(compiled.name):
             text = f"policy {compiled.name}, generation {compiled.generation}, cannot be used: {unusable}"
             return replace(found, causes=(Cause(reason="PolicyUnusable", text=text),))
-        return replace(found, state=State.WAITS_FOR_POLICY, causes=(_refused(policy, pod),))
+        return replace(found, state=PodState.WAITS_FOR_POLICY, causes=(_refused(policy, pod),))
     try:
         tried_now = _tried(policy.framework, cluster, pod, found, trials)
-        if trials and tried_now.state is State.PENDING and not trials.cut_short:
+        if trials and tried_now.state is PodState.PENDING and not trials.cut_short:
             tried_now = replace(tried_now, start=start_of(cluster, policy.framework, pod))
         extenders = policy.extenders or compiled.spec.extenders
         conditions = [f"extender {name} agrees" for name in extenders]
@@ -163,7 +163,7 @@ def _tried(
         if cause.reason == "DeviceClaimMissing" and missing:
             cause = replace(cause, text=_without_template(cluster, pod, missing[0].template) or cause.text)
         events = events_for(framework, (gate.plugin,))
-        return replace(found, state=State.GATED, causes=(cause,), message=gate.message, events=events)
+        return replace(found, state=PodState.GATED, causes=(cause,), message=gate.message, events=events)
     return _decided(cluster, framework, pod, found, trials)
 
 
@@ -184,7 +184,7 @@ def _decided(
     waiting = _waits_for_victims(cache, pod)
     held = held_room(cluster, partial(_without_reservations, framework, cache, pod))
     notes = (*found.notes, *standing(cluster.queues, pod))
-    search = Search(trials, framework, pod, verdicts) if trials and not waiting and pod.raw else None
+    search = ChangeSearch(trials, framework, pod, verdicts) if trials and not waiting and pod.raw else None
     return replace(
         found,
         causes=(*(each for each in (waiting, held) if each), *causes),
@@ -249,14 +249,14 @@ def _fits(cache: Cache, pod: PodInfo, verdicts: Verdicts, found: Explanation) ->
     if nominated and nominated in cache.table.names:
         text += f"; it is nominated to {nominated}"
     cause = Cause(reason="FitsNow", text=text)
-    return replace(found, state=State.FITS, causes=(cause,), feasible=count)
+    return replace(found, state=PodState.FITS, causes=(cause,), feasible=count)
 
 
 def _only_if(found: Explanation, conditions: Sequence[str], pod: PodInfo) -> Explanation:
     """The explanation with these conditions in place of the promise that the next attempt places the pod, and with what
     the last attempt said.
     """
-    if found.state is not State.FITS:
+    if found.state is not PodState.FITS:
         return found
     text = f", if {' and '.join(conditions)}"
     causes = tuple(replace(cause, text=cause.text.replace(_NEXT, text)) for cause in found.causes)

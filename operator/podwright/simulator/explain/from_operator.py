@@ -15,19 +15,19 @@ from podwright.kube.client.times import rfc3339
 from podwright.simulator.explain.results import (
     Cause,
     Explanation,
+    PodState,
     PolicyRef,
     QueuePlace,
     Recorded,
     Rejected,
-    State,
 )
-from podwright.simulator.live import Connection
+from podwright.simulator.live import LiveConnection
 from podwright.simulator.operator_client import Answer, ask
 
 PATH: Final = "/debug/explain"
 
 
-def ask_about(url: str, namespace: str, name: str, connection: Connection, *, ca_file: str | None = None) -> Answer:
+def ask_about(url: str, namespace: str, name: str, connection: LiveConnection, *, ca_file: str | None = None) -> Answer:
     """The operator's answer about a pod; empty if it knows nothing of it. Raises OperatorError. See `ask`."""
     return ask(url, PATH, {"namespace": namespace, "pod": name}, connection, ca_file=ca_file)
 
@@ -41,7 +41,7 @@ def joined(found: Explanation, answer: Answer) -> Explanation:
     decisions = tuple(_decisions(answer)) or found.decisions
     found = replace(found, queue=queue, decisions=decisions)
     if queue is None:
-        if found.state in (State.PENDING, State.FITS) and not decisions:
+        if found.state in (PodState.PENDING, PodState.FITS) and not decisions:
             return replace(found, notes=(*found.notes, "the operator does not know the pod"))
         return found
     cause = _cause_in_queue(found, queue)
@@ -54,7 +54,7 @@ def from_answer(answer: Answer, namespace: str, name: str) -> Explanation:
     last = decisions[0] if decisions else None
     queue = queue_place(answer)
     placed = last is not None and last.outcome == "Placed" and queue is None
-    state = State.PLACED if placed else State.GATED if queue and queue.place == "gated" else State.PENDING
+    state = PodState.PLACED if placed else PodState.GATED if queue and queue.place == "gated" else PodState.PENDING
     causes = []
     if last is not None and not placed:
         causes.append(Cause(reason=last.outcome, text=last.message))
@@ -151,7 +151,7 @@ def _cause_in_queue(found: Explanation, queue: QueuePlace) -> Cause | None:
         )
     if queue.workload and queue.place != "active":
         return _in_workload(queue)
-    if found.state is not State.FITS:
+    if found.state is not PodState.FITS:
         return None
     if queue.place == "backoff":
         seconds = max(0.0, queue.tried_in or 0.0)

@@ -9,7 +9,7 @@ from functools import partial
 from podwright.core.cycle import Rejection
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.objects.wording import counted
@@ -24,9 +24,9 @@ from podwright.simulator.explain.held_room import held_room
 from podwright.simulator.explain.results import (
     Cause,
     Explanation,
+    PodState,
     PreemptionFound,
     Rejected,
-    State,
     Victim,
 )
 from podwright.simulator.loaded import LoadedCluster
@@ -50,7 +50,9 @@ def explain_member(
             else f"its group is not known: {why}",
             plugin=GangScheduling.name,
         )
-        return replace(found, state=State.GATED, causes=(cause,), events=events_for(framework, (GangScheduling.name,)))
+        return replace(
+            found, state=PodState.GATED, causes=(cause,), events=events_for(framework, (GangScheduling.name,))
+        )
     if group.gang and not cache.groups.has_minimum(group):
         return _too_few(cluster, framework, group, pod, found, trials)
     return _decided(cluster, framework, group, pod, found, trials)
@@ -72,7 +74,7 @@ def _too_few(
     text = f"its group {group.title} {has}: {lacking} more {'is' if lacking == 1 else 'are'} needed before any is tried"
     return replace(
         found,
-        state=State.GATED,
+        state=PodState.GATED,
         causes=(Cause(reason="GangTooSmall", text=text, plugin=GangScheduling.name),),
         message=TOO_FEW,
         events=events_for(framework, (GangScheduling.name,)),
@@ -111,7 +113,7 @@ def _decided(
     )
 
 
-def _nodes_of(planner: Planner, members: Sequence[PodInfo]) -> Collection[str]:
+def _nodes_of(planner: GangPlanner, members: Sequence[PodInfo]) -> Collection[str]:
     """The nodes that the members would get."""
     decision = planner.plan(members)
     return {each.node_name for each in decision.placements} if isinstance(decision, GangPlacement) else ()
@@ -126,7 +128,7 @@ def _fits(decision: GangPlacement, pod: PodInfo, found: Explanation) -> Explanat
         )
         return replace(found, causes=(Cause(reason="NoRoomBesideGroup", text=text),))
     text = f"its group fits now: {counted(len(decision.placements), 'member')} get a node, this one {own.node_name}"
-    return replace(found, state=State.FITS, feasible=own.feasible, causes=(Cause(reason="FitsNow", text=text),))
+    return replace(found, state=PodState.FITS, feasible=own.feasible, causes=(Cause(reason="FitsNow", text=text),))
 
 
 def _rejected(rejection: Rejection) -> Iterator[Rejected]:

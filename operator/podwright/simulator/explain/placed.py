@@ -24,10 +24,10 @@ from podwright.simulator.explain.results import (
     Cause,
     Explanation,
     PluginScore,
+    PodState,
     PolicyRef,
     Recorded,
     Scores,
-    State,
 )
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 from podwright.simulator.loaded import LoadedCluster
@@ -39,7 +39,7 @@ def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] 
     ProfileError.
     """
     cache = cluster.cache
-    found = Explanation(kind="Pod", name=pod.key, state=State.PLACED, node=pod.node_name, nodes=cache.table.count)
+    found = Explanation(kind="Pod", name=pod.key, state=PodState.PLACED, node=pod.node_name, nodes=cache.table.count)
     recorded = None if raw is None else recorded_in(raw)
     if recorded is not None:
         found = replace(found, decisions=(recorded,), policy=recorded.policy)

@@ -13,7 +13,7 @@ from typing import Any
 from podwright.simulator.queue_rows import QueueRow
 
 
-class State(Enum):
+class PodState(Enum):
     """The state of a pod."""
 
     PLACED = "Placed"
@@ -232,7 +232,7 @@ class Explanation:
 
     kind: str
     name: str
-    state: State
+    state: PodState
     causes: tuple[Cause, ...] = ()
     policy: PolicyRef | None = None
     message: str = ""

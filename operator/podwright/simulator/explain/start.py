@@ -13,7 +13,7 @@ from podwright.core.cycle import Placement, schedule
 from podwright.core.framework.durations import format_duration
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangPlacement
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.gangs.start_times import by_end, fewest_ended
 from podwright.core.objects.pod import PodInfo, belongs_to_node
@@ -59,7 +59,7 @@ def _unknown(pods: Sequence[PodInfo]) -> str:
     )
 
 
-def _planned(planner: Planner, members: Sequence[PodInfo]) -> GangPlacement | None:
+def _planned(planner: GangPlanner, members: Sequence[PodInfo]) -> GangPlacement | None:
     found = planner.plan(members)
     return found if isinstance(found, GangPlacement) else None
 

@@ -10,7 +10,7 @@ from podwright.api.scheduler_policy import KIND
 from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.similar_names import did_you_mean
-from podwright.simulator.hypotheses.hypothesis import Applied, Hypothesis, HypothesisError, Stopped, never
+from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Hypothesis, HypothesisError, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes, drain_node, remove_node
 from podwright.simulator.hypotheses.pod_changes import add_pods, scale_workload
 from podwright.simulator.hypotheses.queue_changes import with_field
@@ -22,11 +22,11 @@ from podwright.simulator.tried_policies import enforced
 Raw = Mapping[str, Any]
 
 
-def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> Applied:
+def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> AppliedHypothesis:
     """Applies the changes to the trial. Raises HypothesisError, also once `stopped` is True; the trial must then be
     ended.
     """
-    applied = Applied(stopped=stopped)
+    applied = AppliedHypothesis(stopped=stopped)
     for index, raw in enumerate(hypothesis.policies):
         applied.go_on()
         _apply_policy(trial, raw, place_of(raw, f"policies[{index}]"))

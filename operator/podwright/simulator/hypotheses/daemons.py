@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.simulator.hypotheses.hypothesis import Applied, Waiting
+from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Waiting
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.placing import place
 from podwright.simulator.trial import Trial, created_anew, pods_on
@@ -22,7 +22,7 @@ def daemons_on(cluster: LoadedCluster, node_name: str) -> Sequence[PodInfo]:
     return [pod for pod in pods_on(cluster, node_name) if pod.owner is not None and pod.owner.kind == "DaemonSet"]
 
 
-def copy_daemons(trial: Trial, daemons: Sequence[PodInfo], model: str, name: str, applied: Applied) -> None:
+def copy_daemons(trial: Trial, daemons: Sequence[PodInfo], model: str, name: str, applied: AppliedHypothesis) -> None:
     """Copies of these pods of the node `model` run on the added node. One that needs devices is scheduled there; it
     waits if there are none.
     """

@@ -126,7 +126,7 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class Applied:
+class AppliedHypothesis:
     """What a hypothesis has changed. `gone`: pods that left without being recreated. `stopped`: whether to change
     nothing more.
     """

@@ -14,7 +14,14 @@ from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.preemption.budgets import BudgetRules, StoredBudgets
 from podwright.core.state.object_store import key_of
 from podwright.simulator.hypotheses.daemons import copy_daemons, daemons_on
-from podwright.simulator.hypotheses.hypothesis import MAX_NODES, AddedNodes, Applied, Blocker, HypothesisError, Waiting
+from podwright.simulator.hypotheses.hypothesis import (
+    MAX_NODES,
+    AddedNodes,
+    AppliedHypothesis,
+    Blocker,
+    HypothesisError,
+    Waiting,
+)
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.trial import Trial, created_anew, pods_on
 
@@ -33,7 +40,7 @@ def _node(cluster: LoadedCluster, name: str, field_name: str) -> Node:
     return info.node
 
 
-def add_nodes(trial: Trial, added: AddedNodes, applied: Applied) -> None:
+def add_nodes(trial: Trial, added: AddedNodes, applied: AppliedHypothesis) -> None:
     cluster = trial.cluster
     applied.go_on()
     if not 0 <= added.count <= MAX_NODES:
@@ -95,7 +102,7 @@ def _named(raw: Raw, name: str) -> Raw:
     return {**raw, "metadata": {**raw["metadata"], "name": name, "uid": name}}
 
 
-def remove_node(trial: Trial, name: str, applied: Applied) -> None:
+def remove_node(trial: Trial, name: str, applied: AppliedHypothesis) -> None:
     """Removes the node, as if it had failed. Its pods are recreated, whether they have controllers or not."""
     _node(trial.cluster, name, "remove-node")
     pods = pods_on(trial.cluster, name)
@@ -105,7 +112,7 @@ def remove_node(trial: Trial, name: str, applied: Applied) -> None:
     _create_anew(trial, pods, "removed", name, applied)
 
 
-def drain_node(trial: Trial, name: str, applied: Applied) -> None:
+def drain_node(trial: Trial, name: str, applied: AppliedHypothesis) -> None:
     """Cordons the node, and evicts its pods except those of DaemonSets."""
     node = _node(trial.cluster, name, "drain")
     pods = [pod for pod in pods_on(trial.cluster, name) if not belongs_to_node(pod)]
@@ -159,7 +166,7 @@ def _evicted_as_unhealthy(pod_status: Raw, budget: Raw) -> bool:
     return always or healthy >= desired > 0
 
 
-def _create_anew(trial: Trial, pods: Sequence[PodInfo], cause: str, node_name: str, applied: Applied) -> None:
+def _create_anew(trial: Trial, pods: Sequence[PodInfo], cause: str, node_name: str, applied: AppliedHypothesis) -> None:
     for pod in pods:
         if belongs_to_node(pod) or pod.terminating:
             applied.gone.append(pod)

@@ -9,14 +9,14 @@ from typing import Any
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.simulator.hypotheses.hypothesis import MAX_PODS, Applied, HypothesisError, Scale, Waiting
+from podwright.simulator.hypotheses.hypothesis import MAX_PODS, AppliedHypothesis, HypothesisError, Scale, Waiting
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.trial import Trial, created_anew
 
 Raw = Mapping[str, Any]
 
 
-def scale_workload(trial: Trial, scale: Scale, applied: Applied) -> None:
+def scale_workload(trial: Trial, scale: Scale, applied: AppliedHypothesis) -> None:
     cluster = trial.cluster
     label = f"{scale.kind} {scale.namespace}/{scale.name}"
     placed, pending = _pods_of(cluster, scale)
@@ -120,7 +120,7 @@ def _uid_of(raw: Raw, name: str) -> str:
     return str((raw.get("metadata") or {}).get("uid") or name)
 
 
-def add_pods(trial: Trial, raw: Raw, where: str, applied: Applied) -> None:
+def add_pods(trial: Trial, raw: Raw, where: str, applied: AppliedHypothesis) -> None:
     """Adds the pod, or the pods of a workload."""
     kind = raw.get("kind")
     if kind == "Pod":

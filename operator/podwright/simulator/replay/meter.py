@@ -40,7 +40,7 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MeterSample:
     """The cluster at one time. Shares are from 0 to 1, by resource where they are mappings."""
 
     time: float
@@ -58,7 +58,7 @@ class Meter:
     def __init__(
         self, cache: Cache, pods: Iterable[PodInfo], prices: Prices, *, resource: str, start: float, every: float
     ) -> None:
-        self.samples: list[Sample] = []
+        self.samples: list[MeterSample] = []
         self.on_sample: Callable[[float], object] = lambda _time: None
         """Called with the time of each sample."""
         self.resources: Final = tuple(dict.fromkeys((CPU, MEMORY, resource)))
@@ -169,8 +169,8 @@ class Meter:
         self.cost += self._price_in_use * seconds / 3600
         self.cost_of_all += self._price_of_all * seconds / 3600
 
-    def _sample(self, time: float) -> Sample:
-        return Sample(
+    def _sample(self, time: float) -> MeterSample:
+        return MeterSample(
             time=time,
             allocation={r: _ratio(self._requested[r], self._offered[r]) for r in self.resources},
             utilisation={r: _ratio(self._requested[r], self._in_use[r]) for r in self.resources},

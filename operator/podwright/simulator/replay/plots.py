@@ -11,7 +11,7 @@ from html import escape
 from typing import Final
 
 from podwright.core.objects.resources import CPU
-from podwright.simulator.replay.meter import Sample
+from podwright.simulator.replay.meter import MeterSample
 from podwright.simulator.replay.scorecard import Scorecard
 
 WIDTH, HEIGHT = 860, 340
@@ -46,7 +46,7 @@ def plots(cards: Sequence[Scorecard]) -> Mapping[str, str]:
     first = cards[0]
     name = first.resource
 
-    def over_time(title: str, value: Callable[[Sample], float], *, percent: bool = False) -> Plot:
+    def over_time(title: str, value: Callable[[MeterSample], float], *, percent: bool = False) -> Plot:
         return Plot(title, "time", _over_time(cards, value), percent=percent, seconds=True)
 
     waits = {card.policy: card.waiting.curve for card in cards}
@@ -97,7 +97,7 @@ def _of_queues(card: Scorecard) -> Mapping[str, Plot]:
     }
 
 
-def _over_time(cards: Sequence[Scorecard], value: Callable[[Sample], float]) -> Mapping[str, Points]:
+def _over_time(cards: Sequence[Scorecard], value: Callable[[MeterSample], float]) -> Mapping[str, Points]:
     start = min((card.samples[0].time for card in cards if card.samples), default=0.0)
     return {card.policy: [(sample.time - start, value(sample)) for sample in card.samples] for card in cards}
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queues.queues import Queues
-from podwright.simulator.replay.waiting import Waiting, waiting_times
+from podwright.simulator.replay.waiting import WaitingTimes, waiting_times
 
 MOST_QUEUES: Final = 256
 """How many queues are in a scorecard: those with most pods."""
@@ -28,7 +28,7 @@ class QueueFigures:
     placed: int
     preempted: int
     """How many of its pods were evicted for others."""
-    waiting: Waiting
+    waiting: WaitingTimes
     allocated: float
     share: float
     below_share: float

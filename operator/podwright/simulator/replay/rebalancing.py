@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from podwright.core.objects.pod import PodInfo
-from podwright.core.rebalance.planner import Planner
+from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.core.rebalance.rules import Move, RebalanceRules, Step
 from podwright.engine.rebalance.recent import RecentMoves
 from podwright.simulator.loaded import LoadedCluster
@@ -58,8 +58,8 @@ class ReplayedRebalancing:
                 break
             self.gain += step.gain
 
-    def _planner(self, rules: RebalanceRules) -> Planner:
-        return Planner(self.cluster.cache, rules, replace(view_of(self.cluster), waiting=self.waiting()))
+    def _planner(self, rules: RebalanceRules) -> RebalancePlanner:
+        return RebalancePlanner(self.cluster.cache, rules, replace(view_of(self.cluster), waiting=self.waiting()))
 
     def _carry_out(self, step: Step) -> bool:
         """Returns whether all pods came to their places."""

@@ -25,7 +25,7 @@ from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import NODE, POD, Resource
 from podwright.kube.watch.reflector import Reflector
-from podwright.simulator.live import Connection, kept_of, knowing_owners, take_snapshot
+from podwright.simulator.live import LiveConnection, kept_of, knowing_owners, take_snapshot
 from podwright.simulator.snapshot import SnapshotError
 
 Raw = Mapping[str, Any]
@@ -36,7 +36,7 @@ _BOOKKEEPING: Final = ("resourceVersion", "generation")
 
 
 @dataclass(slots=True)
-class Recorder:
+class StreamRecorder:
     """Writes lines to a file. `clock` gives seconds since the epoch. `lines`: how many were written.
 
     If the file takes no more, the recording stops, and `failure` says why.
@@ -66,7 +66,7 @@ class Recorder:
 class _Changes:
     """Takes the versions of one kind's objects, and records those that differ."""
 
-    def __init__(self, resource: Resource, recorder: Recorder, connection: Connection) -> None:
+    def __init__(self, resource: Resource, recorder: StreamRecorder, connection: LiveConnection) -> None:
         self._resource = resource
         self._recorder = recorder
         self._connection = connection
@@ -102,11 +102,13 @@ class _Changes:
         return kept_of(self._resource, raw, self._connection)
 
 
-async def record(connection: Connection, file: BinaryIO, seconds: float | None, stop: asyncio.Event) -> Recorder:
+async def record(
+    connection: LiveConnection, file: BinaryIO, seconds: float | None, stop: asyncio.Event
+) -> StreamRecorder:
     """Records until `stop` is set, at most for `seconds`. Raises SnapshotError if the cluster cannot be read, or not
     within `seconds`.
     """
-    recorder = Recorder(file, time.time, stop)
+    recorder = StreamRecorder(file, time.time, stop)
     try:
         http = Http(connection.credentials())
         try:
@@ -121,7 +123,7 @@ async def record(connection: Connection, file: BinaryIO, seconds: float | None, 
 
 
 async def _record(
-    http: Http, connection: Connection, recorder: Recorder, seconds: float | None, stop: asyncio.Event
+    http: Http, connection: LiveConnection, recorder: StreamRecorder, seconds: float | None, stop: asyncio.Event
 ) -> None:
     watches: list[asyncio.Task[None]] = []
 

@@ -22,9 +22,9 @@ from podwright.core.objects.raw import json_type
 from podwright.simulator.replay.stream import (
     Arrival,
     Event,
-    NodeChanges,
+    NodeUpdate,
     PodLeaves,
-    Stream,
+    ReplayStream,
     StreamError,
     lines_of,
     sorted_events,
@@ -49,7 +49,7 @@ class _Seen:
     duration: float | None = None
 
 
-def read_recording(path: str, initial: list[Raw] | None = None) -> Stream:
+def read_recording(path: str, initial: list[Raw] | None = None) -> ReplayStream:
     """The stream of a file. `initial`: further objects of the start, from a snapshot. Raises StreamError, which names
     file and line.
     """
@@ -109,7 +109,7 @@ class _Reading:
         if kind == "INITIAL":
             self._initial.append(raw)
         else:
-            self._nodes.append(NodeChanges(time, name, None if kind == "DELETED" else raw))
+            self._nodes.append(NodeUpdate(time, name, None if kind == "DELETED" else raw))
 
     def _pod(self, kind: str, time: float, raw: Raw, duration: float | None, where: str) -> None:
         metadata, spec, status = (raw.get(key) for key in ("metadata", "spec", "status"))
@@ -136,7 +136,7 @@ class _Reading:
             self._problems.append(f"{where}: {error}")
             return None
 
-    def stream(self) -> Stream:
+    def stream(self) -> ReplayStream:
         start = self._first or 0.0
         events: list[Event] = [*self._nodes]
         for uid, seen in self._pods.items():
@@ -150,7 +150,7 @@ class _Reading:
         events = sorted_events(events)
         lasting = (each.time + (each.runs_for or 0.0) for each in events if isinstance(each, Arrival))
         end = max((self._last, *lasting), default=start)
-        return Stream(initial=self._initial, events=events, start=start, end=end, problems=self._problems)
+        return ReplayStream(initial=self._initial, events=events, start=start, end=end, problems=self._problems)
 
 
 def _arrival(seen: _Seen, start: float) -> Arrival:

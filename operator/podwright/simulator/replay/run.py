@@ -35,7 +35,7 @@ from podwright.simulator.replay.parked import Parked
 from podwright.simulator.replay.queue_meter import QueueMeter
 from podwright.simulator.replay.rebalancing import ReplayedRebalancing
 from podwright.simulator.replay.scorecard import Scorecard, mean_sample
-from podwright.simulator.replay.stream import Arrival, Event, NodeChanges, PodLeaves, Stream
+from podwright.simulator.replay.stream import Arrival, Event, NodeUpdate, PodLeaves, ReplayStream
 from podwright.simulator.replay.task_lists import GPU
 from podwright.simulator.replay.waiting import waiting_times
 from podwright.simulator.scheduling import Landed, Preempted, Scheduling
@@ -61,7 +61,7 @@ class ReplayError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ReplayCandidate:
     """What to replay under: SchedulerPolicies, RebalancePolicies, and SchedulingQueues in place of those of the same
     name in the stream. Without a SchedulerPolicy: kube-scheduler's default profile.
     """
@@ -92,8 +92,8 @@ def _silent(_name: str, _done: int, _total: int) -> None:
 
 
 def replay(
-    stream: Stream,
-    candidates: Iterable[Candidate],
+    stream: ReplayStream,
+    candidates: Iterable[ReplayCandidate],
     options: ReplayOptions | None = None,
     progress: Progress = _silent,
 ) -> list[Scorecard]:
@@ -106,7 +106,7 @@ def replay(
     return [_Replay(stream, candidate, cluster, options).run(progress) for candidate, cluster in clusters]
 
 
-def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> LoadedCluster:
+def _cluster(stream: ReplayStream, candidate: ReplayCandidate, options: ReplayOptions) -> LoadedCluster:
     queues = {identity_of(raw)[0]: raw for raw in candidate.policies if raw.get("kind") == QUEUE_KIND}
     objects = [raw for raw in stream.initial if raw.get("kind") != KIND and not _replaced(raw, queues)]
     objects += queues.values()
@@ -125,7 +125,7 @@ def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> Lo
     return cluster
 
 
-def _rebalance_rules(candidate: Candidate) -> Sequence[RebalanceRules]:
+def _rebalance_rules(candidate: ReplayCandidate) -> Sequence[RebalanceRules]:
     """Raises ReplayError."""
     try:
         return [parse_rebalance_policy(raw) for raw in candidate.policies if raw.get("kind") == REBALANCE_KIND]
@@ -153,7 +153,9 @@ class _Job:
 class _Replay:
     """One replay, of one candidate."""
 
-    def __init__(self, stream: Stream, candidate: Candidate, cluster: LoadedCluster, options: ReplayOptions) -> None:
+    def __init__(
+        self, stream: ReplayStream, candidate: ReplayCandidate, cluster: LoadedCluster, options: ReplayOptions
+    ) -> None:
         self._stream = stream
         self._candidate = candidate
         self._cluster = cluster
@@ -339,7 +341,7 @@ class _Replay:
         pending = self._scheduling.why_waits(uid)
         return self._parked.why_waits(uid) or (None if pending is None else pending.message)
 
-    def _change_node(self, event: NodeChanges) -> None:
+    def _change_node(self, event: NodeUpdate) -> None:
         info = self._cache.present(event.name)
         before = None if info is None else info.node
         if event.raw is None:

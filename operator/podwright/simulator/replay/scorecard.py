@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podwright.simulator.replay.meter import Meter, Sample
+from podwright.simulator.replay.meter import Meter, MeterSample
 from podwright.simulator.replay.queue_meter import QueueFigures, QueueSample
 from podwright.simulator.replay.rebalancing import RebalanceFigures
-from podwright.simulator.replay.waiting import Waiting
+from podwright.simulator.replay.waiting import WaitingTimes
 from podwright.simulator.results import as_json
 
 
@@ -24,7 +24,7 @@ class Scorecard:
     """Pods that got a node, each counted once."""
     never_placed: int
     preemptions: int
-    waiting: Waiting
+    waiting: WaitingTimes
     allocation: Mapping[str, float]
     """By resource: the share of all nodes that pods requested."""
     peak_allocation: Mapping[str, float]
@@ -44,7 +44,7 @@ class Scorecard:
     attempts: int
     cpu_seconds: float
     """Process CPU time that the replay took."""
-    samples: Sequence[Sample]
+    samples: Sequence[MeterSample]
     unplaced: Mapping[str, int]
     """The last reasons of pods that never got a node, with the number of pods."""
     notes: Sequence[str] = ()

@@ -48,7 +48,7 @@ class PodLeaves:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeChanges:
+class NodeUpdate:
     """A node comes or changes; with `raw` None it goes."""
 
     time: float
@@ -56,11 +56,11 @@ class NodeChanges:
     raw: Raw | None
 
 
-Event = Arrival | PodLeaves | NodeChanges
+Event = Arrival | PodLeaves | NodeUpdate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class ReplayStream:
     """See the module. `initial`: the objects at the start, also the pods that have nodes then. `events` are in the
     order of their times.
     """

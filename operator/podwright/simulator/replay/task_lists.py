@@ -2,9 +2,9 @@
 
 Nodes: `sn,cpu_milli,memory_mib,gpu,model`. Tasks:
 `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time, scheduled_time`. A
-share of a GPU, `gpu_milli` below 1000, is rounded up to a whole one unless shares are asked for. `gpu_spec` names the allowed models, joined by
-`|`. The nodes' columns `gpu` and `model` may be missing. So may all of the tasks' columns but the name, CPU, memory and
-`creation_time`.
+share of a GPU, `gpu_milli` below 1000, is rounded up to a whole one unless shares are asked for. `gpu_spec` names the
+allowed models, joined by `|`. The nodes' columns `gpu` and `model` may be missing. So may all of the tasks' columns but
+the name, CPU, memory and `creation_time`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.resources import resource_list
-from podwright.simulator.replay.stream import Arrival, Stream, StreamError, lines_of, sorted_events
+from podwright.simulator.replay.stream import Arrival, ReplayStream, StreamError, lines_of, sorted_events
 
 Raw = Mapping[str, Any]
 Row = Mapping[str, str]
@@ -68,7 +68,8 @@ def read_nodes(path: str, *, shares: bool = False) -> list[Raw]:
 
 
 def read_tasks(path: str, *, shares: bool = False) -> list[Arrival]:
-    """The tasks of a list, in its order. `shares`: they request shares of GPUs. Raises StreamError naming file and line.
+    """The tasks of a list, in its order. `shares`: they request shares of GPUs. Raises StreamError naming file and
+    line.
 
     A task runs from its scheduled time to its deletion time, or from its creation if it was never scheduled. Such a
     task gives up when it was deleted.
@@ -97,15 +98,17 @@ def read_tasks(path: str, *, shares: bool = False) -> list[Arrival]:
     return arrivals
 
 
-def stream_of(nodes: Sequence[Raw], arrivals: Sequence[Arrival]) -> Stream:
+def stream_of(nodes: Sequence[Raw], arrivals: Sequence[Arrival]) -> ReplayStream:
     """The tasks come at their times, to empty nodes."""
     events = sorted_events(arrivals)
     start = events[0].time if events else 0.0
     ends = (each.time + (each.runs_for or 0.0) for each in arrivals)
-    return Stream(initial=nodes, events=events, start=start, end=max(ends, default=start))
+    return ReplayStream(initial=nodes, events=events, start=start, end=max(ends, default=start))
 
 
-def filling_stream(nodes: Sequence[Raw], arrivals: Sequence[Arrival], share: float, seed: int, resource: str) -> Stream:
+def filling_stream(
+    nodes: Sequence[Raw], arrivals: Sequence[Arrival], share: float, seed: int, resource: str
+) -> ReplayStream:
     """One task comes each second: first all tasks in an order that `seed` shuffles, then further ones drawn from the
     list. A task that gets no node at once has failed, and no task leaves. The stream ends before the requests for the
     resource would exceed this share of the nodes' offer. Source of the method: Weng et al., "Beware of Fragmentation",
@@ -129,7 +132,7 @@ def filling_stream(nodes: Sequence[Raw], arrivals: Sequence[Arrival], share: flo
         number = len(events)
         pod = pod if number < len(order) else _again(pod, number)
         events.append(Arrival(float(number), pod, gives_up_at=number + 0.5))
-    return Stream(initial=nodes, events=events, start=0.0, end=float(len(events)))
+    return ReplayStream(initial=nodes, events=events, start=0.0, end=float(len(events)))
 
 
 def _again(pod: PodInfo, number: int) -> PodInfo:

@@ -11,7 +11,7 @@ WAITED_LONG: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingTimes:
     """How long pods waited for a node. Pods that never got one waited until they left or the replay ended."""
 
     mean: float
@@ -25,7 +25,7 @@ class Waiting:
     """(seconds, the share of pods that waited at most so long)."""
 
 
-def waiting_times(waits: Sequence[float]) -> Waiting:
+def waiting_times(waits: Sequence[float]) -> WaitingTimes:
     """The figures about these times."""
     ordered = sorted(waits)
 
@@ -33,7 +33,7 @@ def waiting_times(waits: Sequence[float]) -> Waiting:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
     steps = sorted({int(len(ordered) * step / 200) for step in range(200)} | {len(ordered) - 1}) if ordered else []
-    return Waiting(
+    return WaitingTimes(
         mean=sum(ordered) / len(ordered) if ordered else 0.0,
         median=at(0.5),
         p95=at(0.95),

@@ -10,7 +10,7 @@ from podwright.api.policy_set import PolicySet
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import Point, expand
 from podwright.core.plugins import PLUGINS
-from podwright.core.plugins.load_aware import LoadSignal
+from podwright.core.plugins.load_aware import WeightedSignal
 from support.policies.local import delegating, local_policy
 from support.policies.policy_sets import pod, policy
 
@@ -41,10 +41,10 @@ def scores(compiled):
 def test_all_signals_of_the_policy_count_unless_it_says_which():
     policies, result = applied(policy("p", {"strategy": {"type": "LoadAware"}, "signals": ["cpu", "mem"]}))
     assert result.accepted, result.message
-    assert loads(policies.active_generation_of("p")) == (LoadSignal("cpu"), LoadSignal("mem"))
+    assert loads(policies.active_generation_of("p")) == (WeightedSignal("cpu"), WeightedSignal("mem"))
     only = {"type": "LoadAware", "signals": [{"name": "mem", "weight": 3}]}
     policies, result = applied(policy("p", {"strategy": only, "signals": ["cpu", "mem", "rank"]}))
-    assert loads(policies.active_generation_of("p")) == (LoadSignal("mem", 3),)
+    assert loads(policies.active_generation_of("p")) == (WeightedSignal("mem", 3),)
 
 
 def custom(*signals):
@@ -86,7 +86,7 @@ def test_a_local_policy_may_choose_it_with_the_signals_that_it_is_given():
     policies, result = applied(delegating(delegation=LOCAL), local=local)
     assert result.accepted, result.message
     assert "LoadAware" in scores(selected(policies))
-    assert loads(selected(policies)) == (LoadSignal("cpu"),)
+    assert loads(selected(policies)) == (WeightedSignal("cpu"),)
     assert selected(policies).own_plugins == frozenset()
 
 
@@ -94,13 +94,13 @@ def test_a_local_policy_keeps_that_of_its_base_or_replaces_it():
     base = delegating(delegation=LOCAL, strategy={"type": "LoadAware"}, signals=["mem"])
     policies, result = applied(base, local=local_policy(params={"a": "b"}))
     assert result.accepted, result.message
-    assert loads(selected(policies)) == (LoadSignal("mem"),)
+    assert loads(selected(policies)) == (WeightedSignal("mem"),)
     policies, result = applied(base, local=local_policy(strategy={"type": "MostAllocated"}))
     assert result.accepted, result.message
     assert "LoadAware" not in scores(selected(policies))
     policies, result = applied(base, local=local_policy(strategy={"type": "LoadAware"}, signals=["cpu"]))
     assert result.accepted, result.message
-    assert loads(selected(policies)) == (LoadSignal("cpu"),)
+    assert loads(selected(policies)) == (WeightedSignal("cpu"),)
 
 
 def test_a_local_policy_does_not_get_at_the_signals_of_its_base():

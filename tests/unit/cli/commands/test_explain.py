@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.simulator.explain import from_operator
-from podwright.simulator.live import NOT_ALLOWED, Connection
+from podwright.simulator.live import NOT_ALLOWED, LiveConnection
 from podwright.simulator.operator_client import OperatorError
 from podwright.simulator.snapshot import NOT_SERVED, Snapshot
 from support.explain.objects import cluster, full, gang, member, node, waiting
@@ -206,7 +206,7 @@ def test_without_the_cluster_the_operator_answers_alone(monkeypatch):
 @pytest.mark.parametrize("url", ["http://operator.example:8080", "ftp://x", "operator:10259"])
 def test_credentials_are_not_sent_in_the_clear(url):
     with pytest.raises(OperatorError, match="expected https"):
-        from_operator.ask_about(url, "default", "web", Connection())
+        from_operator.ask_about(url, "default", "web", LiveConnection())
 
 
 CONFIG = {

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 from podwright.cli.commands.record import record as command
 from podwright.sandbox import Sandbox, SandboxThread
-from podwright.simulator.live import Connection
+from podwright.simulator.live import LiveConnection
 from podwright.simulator.replay.record import record
 from podwright.simulator.replay.recording import read_recording
-from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
+from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay
 from podwright.testing.objects import collection_path
 from support.examples.clusters import SandboxApi
 from support.http.credentials import kubeconfig
@@ -58,7 +58,7 @@ async def test_what_a_cluster_does_is_recorded_and_can_be_replayed(tmp_path):
         hidden = {"containers": [{"name": "c", "env": [{"name": "A", "value": "hunter2"}], "resources": {"requests": {"cpu": "1"}}}]}  # fmt: skip
         await request("POST", collection_path(pod("there")), pod("there", spec=hidden))
         file, stop = Lines(), asyncio.Event()
-        recording = asyncio.create_task(record(Connection(kubeconfig=str(path)), file, None, stop))
+        recording = asyncio.create_task(record(LiveConnection(kubeconfig=str(path)), file, None, stop))
         await file.wait_for('"there"')
         await request("POST", "/api/v1/nodes", node("b"))
         await file.wait_for('"ADDED"', '"b"')
@@ -75,7 +75,7 @@ async def test_what_a_cluster_does_is_recorded_and_can_be_replayed(tmp_path):
     written = tmp_path / "recording.jsonl"
     written.write_text(lines)
     stream = read_recording(str(written))
-    (card,) = replay(stream, [Candidate(BUILT_IN)])
+    (card,) = replay(stream, [ReplayCandidate(BUILT_IN)])
     assert (card.arrived, card.placed) == (2, 2)
 
 
@@ -90,7 +90,7 @@ async def test_a_pod_that_comes_before_the_first_list_is_part_of_the_stream(tmp_
     monkeypatch.setattr("podwright.simulator.replay.record.time.time", lambda: began)
     async with Sandbox(kubelet=False, controllers=False) as sandbox:
         api = SandboxApi(sandbox.url)
-        connection = Connection(kubeconfig=kubeconfig_of(sandbox, tmp_path / "kubeconfig"))
+        connection = LiveConnection(kubeconfig=kubeconfig_of(sandbox, tmp_path / "kubeconfig"))
         for path, raw in (("/api/v1/nodes", node("a")), (collection_path(pod("new")), pod("new", on="a"))):
             await asyncio.to_thread(api.request, "POST", path, raw)
         file, stop = Lines(), asyncio.Event()
@@ -116,7 +116,7 @@ class Stuck:
 async def test_a_recording_ends_when_a_line_cannot_be_written(tmp_path):
     async with Sandbox(kubelet=False, controllers=False) as sandbox:
         await asyncio.to_thread(SandboxApi(sandbox.url).request, "POST", "/api/v1/nodes", node("a"))
-        connection = Connection(kubeconfig=kubeconfig_of(sandbox, tmp_path / "kubeconfig"))
+        connection = LiveConnection(kubeconfig=kubeconfig_of(sandbox, tmp_path / "kubeconfig"))
         recorder = await asyncio.wait_for(record(connection, Stuck(), None, asyncio.Event()), 30)
     assert recorder.lines == 0
 

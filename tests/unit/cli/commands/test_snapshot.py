@@ -9,7 +9,7 @@ from kubernetes.client import ApiClient, Configuration
 
 from podwright.cli.commands.snapshot import snapshot
 from podwright.sandbox import SandboxThread
-from podwright.simulator.live import NOT_ALLOWED, Connection, snapshot_of, take_snapshot
+from podwright.simulator.live import NOT_ALLOWED, LiveConnection, snapshot_of, take_snapshot
 from podwright.simulator.loaded import load
 from podwright.simulator.params import DOES_NOT_EXIST
 from podwright.simulator.params import NOT_ALLOWED as MAY_NOT_GET
@@ -78,14 +78,14 @@ def test_numbers_of_signals_are_written_down_and_sources_that_do_not_answer_are_
 
 
 def test_kinds_that_are_not_served_are_named(kubeconfig):
-    taken = snapshot_of(Connection(kubeconfig=kubeconfig))
+    taken = snapshot_of(LiveConnection(kubeconfig=kubeconfig))
     assert taken.minor is not None
     assert taken.taken_at is not None
     assert "Pod" not in taken.missing
 
 
 def test_one_namespace_is_enough(kubeconfig):
-    taken = snapshot_of(Connection(kubeconfig=kubeconfig, namespaces=("other",)))
+    taken = snapshot_of(LiveConnection(kubeconfig=kubeconfig, namespaces=("other",)))
     assert [raw["metadata"]["name"] for raw in taken.of_kind("Pod")] == ["there"]
     assert [raw["metadata"]["name"] for raw in taken.of_kind("Node")] == ["a"]
 
@@ -94,7 +94,7 @@ def test_without_a_server_the_error_says_so(tmp_path):
     path = tmp_path / "config"
     path.write_text(json.dumps({"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "contexts": [{"name": "x", "context": {"cluster": "c"}}], "current-context": "x"}))  # fmt: skip
     with pytest.raises(SnapshotError, match="cannot read the cluster"):
-        snapshot_of(Connection(kubeconfig=str(path)))
+        snapshot_of(LiveConnection(kubeconfig=str(path)))
     assert NOT_ALLOWED not in invoke("--kubeconfig", path).output
 
 
@@ -166,7 +166,7 @@ async def test_a_cluster_is_asked_only_for_the_config_maps_that_policies_name():
         return await says(200, {"metadata": {"resourceVersion": "1"}, "items": found})(request)
 
     async with served(default=serve) as (url, _):
-        taken = await asyncio.to_thread(take_snapshot, Connection(client=ApiClient(Configuration(host=url))))
+        taken = await asyncio.to_thread(take_snapshot, LiveConnection(client=ApiClient(Configuration(host=url))))
     (kept,) = taken.of_kind("ConfigMap")
     assert kept["data"] == {"node": "b"}
     assert taken.missing == {
@@ -192,7 +192,7 @@ async def test_a_snapshot_fails_at_once_though_other_lists_hang():
 
     async with served(default=serve) as (url, _):
         with pytest.raises(SnapshotError, match="says 500"):
-            await asyncio.to_thread(snapshot_of, Connection(client=ApiClient(Configuration(host=url))))
+            await asyncio.to_thread(snapshot_of, LiveConnection(client=ApiClient(Configuration(host=url))))
         failed.set()
 
 
@@ -206,7 +206,7 @@ async def test_the_messages_of_controllers_are_read_on_request_only(messages):
         return await says(200, {"metadata": {"resourceVersion": "1"}, "items": found})(request)
 
     async with served(default=serve) as (url, _):
-        connection = Connection(client=ApiClient(Configuration(host=url)), messages=messages)
+        connection = LiveConnection(client=ApiClient(Configuration(host=url)), messages=messages)
         (kept,) = (await asyncio.to_thread(take_snapshot, connection)).of_kind("Deployment")
     assert kept["status"] == {"conditions": [failure if messages else {key: failure[key] for key in ("type", "status", "reason")}]}  # fmt: skip
 

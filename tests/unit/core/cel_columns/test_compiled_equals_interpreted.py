@@ -10,9 +10,9 @@ import random
 import pytest
 
 from podwright.core.cel.errors import CelError, EvaluationError
-from podwright.core.cel_columns.compiler import Compiler
+from podwright.core.cel_columns.compiler import ColumnCompiler
 from podwright.core.cel_columns.kept import kept_columns
-from podwright.core.cel_columns.nodes import Viewer
+from podwright.core.cel_columns.nodes import NodeViewer
 from podwright.core.cel_columns.vectors import shortened, value_at
 from podwright.core.plugins.rules.environment import environment
 from podwright.core.plugins.rules.subject import VARIABLES
@@ -28,7 +28,7 @@ BATCH = 50
 def compiled(text):
     parts = environment(tuple(SIGNALS))
     program = parts.compile(text)
-    return program, Compiler(program.tree, lambda tree: parts.part(tree).evaluate).compile()
+    return program, ColumnCompiler(program.tree, lambda tree: parts.part(tree).evaluate).compile()
 
 
 def interpreted(program, variables):
@@ -55,7 +55,7 @@ def at(column, slot):
 def compare(world, kept, asked, expressions):
     cache, variables = world.cache, asked.variables(VARIABLES)
     for text, program, operation in expressions:
-        viewer = Viewer(operation.reads)
+        viewer = NodeViewer(operation.reads)
 
         def one(info, program=program, viewer=viewer):
             return program.evaluate({**variables, **of_node(info, viewer, cache)})

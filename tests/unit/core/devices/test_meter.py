@@ -6,7 +6,7 @@ import pytest
 
 from podwright.core.devices.allocator import allocator_of
 from podwright.core.devices.errors import SearchTimeoutError
-from podwright.core.devices.verdicts import FITS, TOO_FEW, Limits
+from podwright.core.devices.verdicts import FITS, TOO_FEW, SearchLimits
 from podwright.core.objects.devices.claims import claim_spec_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.deadline import TookLongError
@@ -34,7 +34,7 @@ def costly(index: int, **fields):
     return make_claim("c", exactly(selectors=[selector(text)], **fields))
 
 
-def code(cache: Cache, claim, limits: Limits) -> int:
+def code(cache: Cache, claim, limits: SearchLimits) -> int:
     cache.devices.index.refresh()
     allocator = allocator_of(cache)
     return allocator.verdicts(allocator.problem([claim_spec_of(claim["spec"])])).code(0, limits)
@@ -48,7 +48,7 @@ def evaluated(cache: Cache, claim) -> int:
 
 
 @pytest.mark.parametrize("fields", [{}, {"allocationMode": "All"}], ids=["one device", "all devices"])
-@pytest.mark.parametrize("limits", [Limits(3_000, None), Limits(None, 3_000)], ids=["timeout", "no pause"])
+@pytest.mark.parametrize("limits", [SearchLimits(3_000, None), SearchLimits(None, 3_000)], ids=["timeout", "no pause"])
 def test_a_search_times_out_and_the_next_one_knows_what_was_evaluated(fields, limits):
     cache, claim, known = cluster(), costly(DEVICES - 1, **fields), [0]
     while known[-1] < DEVICES:
@@ -66,7 +66,7 @@ def test_a_search_times_out_and_the_next_one_knows_what_was_evaluated(fields, li
 
 def test_a_search_without_a_limit_evaluates_everything():
     cache = cluster()
-    assert code(cache, costly(99), Limits(None, None)) == TOO_FEW
+    assert code(cache, costly(99), SearchLimits(None, None)) == TOO_FEW
     assert evaluated(cache, costly(99)) == DEVICES
 
 
@@ -77,7 +77,7 @@ def test_selectors_of_which_one_costs_more_than_the_limit_are_evaluated_one_by_o
     claim, timeouts = make_claim("c", exactly(selectors=[selector(text) for text in texts])), 0
     while timeouts < 9:
         try:
-            assert code(cache, claim, Limits(None, 100)) == FITS
+            assert code(cache, claim, SearchLimits(None, 100)) == FITS
         except SearchTimeoutError:
             timeouts += 1
         else:
@@ -89,19 +89,19 @@ def test_an_attempt_does_not_begin_what_is_estimated_to_take_far_too_long():
     cache, claim = cluster(), costly(DEVICES - 1)
     cache.deadline.check, cache.deadline.longest_step = lambda: None, 0.1
     with pytest.raises(TookLongError):
-        code(cache, claim, Limits(None, None))
+        code(cache, claim, SearchLimits(None, None))
     assert evaluated(cache, claim) == 0
     cache.deadline.check = None
-    assert code(cache, claim, Limits(None, None)) == FITS
+    assert code(cache, claim, SearchLimits(None, None)) == FITS
     cache.deadline.check = lambda: None
-    assert code(cache, costly(DEVICES - 1, allocationMode="All"), Limits(None, None)) == FITS, "no device is new"
+    assert code(cache, costly(DEVICES - 1, allocationMode="All"), SearchLimits(None, None)) == FITS, "no device is new"
 
 
 def test_an_ordinary_selector_is_tried_however_many_devices_there_are():
     cache = cluster()
     cache.deadline.check, cache.deadline.longest_step = lambda: None, 0.0
     claim = make_claim("c", exactly(selectors=[selector('device.attributes["gpu.example.com"].index == 1')]))
-    assert code(cache, claim, Limits(None, None)) == FITS
+    assert code(cache, claim, SearchLimits(None, None)) == FITS
 
 
 def test_an_attempt_may_end_before_each_selector_that_it_compiles():

@@ -1,7 +1,7 @@
 import pytest
 
 from podwright.core.devices.compiling import compile_expression
-from podwright.core.devices.meter import Meter
+from podwright.core.devices.meter import SearchMeter
 from podwright.core.devices.selectors import FAILS, SelectorError, Selectors
 from podwright.core.objects.devices.slices import parse_slice
 from podwright.core.state.deadline import Deadline
@@ -56,7 +56,7 @@ def test_a_selector_that_cannot_be_compiled_keeps_no_frame_for_each_device():
         raise error
 
     numbers = ShapeNumbers()
-    matcher = Selectors(compile_nothing, numbers, Meter(Deadline())).matcher((), ("no",))
+    matcher = Selectors(compile_nothing, numbers, SearchMeter(Deadline())).matcher((), ("no",))
     for shape in shapes():
         numbers.add(shape)
     matcher.results()

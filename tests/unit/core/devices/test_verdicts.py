@@ -5,7 +5,7 @@ import pytest
 from podwright.core.devices import verdicts
 from podwright.core.devices.allocator import allocator_of
 from podwright.core.devices.errors import SearchTimeoutError
-from podwright.core.devices.verdicts import FAILS, FITS, HARD, TOO_FEW, Limits
+from podwright.core.devices.verdicts import FAILS, FITS, HARD, TOO_FEW, SearchLimits
 from podwright.core.objects.devices.claims import claim_spec_of
 from podwright.core.state.deadline import TookLongError
 from support.objects.builders import make_node
@@ -21,7 +21,7 @@ from support.objects.devices import (
 )
 from support.plugins.kit import make_cache
 
-UNLIMITED = Limits(None, None)
+UNLIMITED = SearchLimits(None, None)
 
 
 def cluster(*slices, nodes=("a", "b")):
@@ -107,7 +107,7 @@ def test_what_failed_with_a_device_is_not_tried_with_one_that_is_like_it():
     impossible = exactly("x", selectors=[selector("false")])
     cache = cluster(gpus("a", 30), nodes=["a"])
     claim = make_claim("c", exactly(count=8), impossible)
-    assert codes(cache, claim, limits=Limits(5000, None)) == {"a": TOO_FEW}
+    assert codes(cache, claim, limits=SearchLimits(5000, None)) == {"a": TOO_FEW}
 
 
 def hard_claim(first=10, second=11):
@@ -123,14 +123,14 @@ def hard_claim(first=10, second=11):
 def test_a_search_ends_with_the_timeout():
     cache = cluster(numbered("a", 40), nodes=["a"])
     with pytest.raises(SearchTimeoutError, match="a"):
-        codes(cache, hard_claim(), limits=Limits(20_000, None))
+        codes(cache, hard_claim(), limits=SearchLimits(20_000, None))
 
 
 def test_a_search_goes_on_in_the_next_attempt():
     cache = cluster(numbered("a", 40), nodes=["a"])
     for _ in range(4):
         with pytest.raises(SearchTimeoutError):
-            codes(cache, hard_claim(), limits=Limits(None, 2_000))
+            codes(cache, hard_claim(), limits=SearchLimits(None, 2_000))
     assert verdicts_of(cache, hard_claim()).searches == 1
     assert verdicts_of(cache, hard_claim()).steps > 4 * 2_000
 
@@ -180,7 +180,7 @@ def test_the_first_search_pauses_between_nodes_and_goes_on_after_a_change(monkey
 def test_an_attempt_that_cannot_pause_searches_a_part_of_the_nodes():
     cache, claim = many_nodes(100), make_claim("c", exactly(count=4))
     with pytest.raises(SearchTimeoutError):
-        codes(cache, claim, limits=Limits(None, 10))
+        codes(cache, claim, limits=SearchLimits(None, 10))
     before = verdicts_of(cache, claim).searches
     assert 0 < before < 100
     assert set(codes(cache, claim).values()) == {FITS}

@@ -12,7 +12,7 @@ import pytest
 
 from podwright.core.gangs import branches
 from podwright.core.gangs.decisions import GangPlacement, GangPreemption, GangRejection
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.gangs.reprieve import Reprieve
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.pod import parse_pod
@@ -96,7 +96,7 @@ class TestNoEvictionHelps:
     def test_a_gang_is_not_planned_again_if_pods_of_higher_priority_leave_too_little(self):
         placed = [*full_of_pods(2, priority=200), *[one(f"low{i}", f"n{i}") for i in range(NODES)]]
         cluster = FullCluster(rooms(), placed, members=2, member={"requests": {"cpu": "3"}})
-        with mock.patch.object(Planner, "plan", autospec=True, side_effect=Planner.plan) as plan:
+        with mock.patch.object(GangPlanner, "plan", autospec=True, side_effect=GangPlanner.plan) as plan:
             decision, _ = decided(cluster)
         assert isinstance(decision, GangRejection)
         assert decision.preemption is None
@@ -260,7 +260,7 @@ class TestDomains:
         apart = {"labelSelector": {"matchLabels": {"app": "gang"}}, "topologyKey": ZONE}
         spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
         cluster = FullCluster(rooms(nodes=200), members=5, member={"labels": {"app": "gang"}, "spec": spec})
-        planner = Planner(cluster.framework, cluster.cache, cluster.planner.group, lambda _n: 0, HOST)
+        planner = GangPlanner(cluster.framework, cluster.cache, cluster.planner.group, lambda _n: 0, HOST)
         with counted() as counts:
             decision = planner.plan(cluster.members)
         assert isinstance(decision, GangRejection)

@@ -10,7 +10,7 @@ from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.devices import verdicts
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
@@ -49,7 +49,7 @@ def planned(members: int, devices: int, *, shared: bool = False):
         cache.groups.add_waiting(pod)
     framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
     group = cache.groups.get(GANG)
-    return Planner(framework, cache, group, lambda _n: 0, "").plan(pods), framework, cache
+    return GangPlanner(framework, cache, group, lambda _n: 0, "").plan(pods), framework, cache
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_nodes_are_searched_before_the_plan_with_points_between_them(monkeyp
     points = []
     cache.deadline.check = lambda: points.append(True)
     pods = sorted(cache.groups.members(GANG).waiting.values(), key=lambda pod: pod.name)
-    decision = decide(Planner(framework, cache, cache.groups.get(GANG), lambda _n: 0, ""), pods, 0.0)
+    decision = decide(GangPlanner(framework, cache, cache.groups.get(GANG), lambda _n: 0, ""), pods, 0.0)
     assert isinstance(decision, GangPlacement)
     assert points.count(True) >= len(names)
 
@@ -100,6 +100,6 @@ def test_a_search_that_fails_before_the_plan_fails_the_plan():
     broken = make_claim("claim-0", exactly(selectors=[selector('device.attributes["x"].ghost == 1')]))
     cache.set_object("ResourceClaim", broken)
     pods = list(cache.groups.members(GANG).waiting.values())
-    decision = decide(Planner(framework, cache, cache.groups.get(GANG), lambda _n: 0, ""), pods, 0.0)
+    decision = decide(GangPlanner(framework, cache, cache.groups.get(GANG), lambda _n: 0, ""), pods, 0.0)
     assert isinstance(decision, GangFault)
     assert "no such key: ghost" in decision.message

@@ -6,7 +6,7 @@ import pytest
 
 from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.gang_preemption import may_preempt
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.pod_group import COMPOSITE_API, COMPOSITE_KIND, WORKLOAD_API, group_key
 from support.gangs.kit import ZONE
 from support.objects.builders import in_group
@@ -57,7 +57,7 @@ def test_a_tree_gets_the_members_of_the_cheapest_part_if_its_share_is_not_enough
     group = cluster.cache.groups.get(group_key(COMPOSITE_API, "default", "llm"))
     pods = cluster.cache.groups.members(group.key).unplaced()
     assert may_preempt(cluster.framework, cluster.cache, group, pods)
-    decision = decide(Planner(cluster.framework, cluster.cache, group, lambda _n: 0), pods, cluster.now)
+    decision = decide(GangPlanner(cluster.framework, cluster.cache, group, lambda _n: 0), pods, cluster.now)
     assert set(decision.preemption.nominations) == {pod.uid for pod in pods if pod.name.startswith("small")}
     assert len(decision.preemption.victims) == 2
 

@@ -9,7 +9,7 @@ from math import inf
 import pytest
 
 from podwright.core.gangs.decisions import GangPlacement
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.gangs.start_times import earliest_start
 from podwright.core.state.transaction import CacheTransaction
@@ -32,7 +32,7 @@ class Cluster(QueuedCluster):
     def planner(self, name, members, gpus):
         self.gang(name, "q", members, gpus)
         group = next(group for group in self.cache.groups.all() if group.name == name)
-        planner = Planner(framework=self.framework, cache=self.cache, group=group, below=lambda _n: 0)
+        planner = GangPlanner(framework=self.framework, cache=self.cache, group=group, below=lambda _n: 0)
         return planner, self.cache.groups.members(group.key).unplaced()
 
     def start(self, planner, members):

@@ -13,7 +13,7 @@ from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.branches import branch_of
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
@@ -65,7 +65,7 @@ class Divided:
         group = self.cache.groups.get(self.key)
         assert group is not None
         waiting = self.cache.groups.members(self.key).unplaced()
-        return Planner(self.framework, self.cache, group, lambda _n: 0).plan(waiting)
+        return GangPlanner(self.framework, self.cache, group, lambda _n: 0).plan(waiting)
 
     def placed(self) -> list[str]:
         """The names of the members that the plan places."""
@@ -375,7 +375,7 @@ class TestTopology:
         key = group_key(COMPOSITE_API, "default", "top")
         group = cache.groups.get(key)
         assert group is not None
-        return Planner(framework, cache, group, lambda _n: 0).plan(cache.groups.members(key).unplaced())
+        return GangPlanner(framework, cache, group, lambda _n: 0).plan(cache.groups.members(key).unplaced())
 
     def racks(self, decision: Any) -> dict[str, set[str]]:
         assert isinstance(decision, GangPlacement), decision
@@ -440,7 +440,7 @@ class TestTopology:
         key = group_key(COMPOSITE_API, "default", "c0")
         group = cache.groups.get(key)
         assert group is not None
-        decision = Planner(framework, cache, group, lambda _n: 0).plan(cache.groups.members(key).unplaced())
+        decision = GangPlanner(framework, cache, group, lambda _n: 0).plan(cache.groups.members(key).unplaced())
         assert isinstance(decision, GangRejection)
         assert len(tried) == 2 * 40
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.node import parse_node
@@ -150,7 +150,7 @@ class TestSlices:
         framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
         group = world.cache.groups.get(group_key(KAI_API, "default", "gang"))
         assert group is not None
-        return Planner(framework, world.cache, group, lambda _n: 0).plan(
+        return GangPlanner(framework, world.cache, group, lambda _n: 0).plan(
             world.cache.groups.members(group.key).unplaced()
         )
 

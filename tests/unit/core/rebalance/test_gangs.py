@@ -10,7 +10,7 @@ import pytest
 
 from podwright.core.framework.features import Features
 from podwright.core.rebalance.gangs import places_of, waiting_gang
-from podwright.core.rebalance.planner import Planner
+from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.simulator.rebalance import view_of
 from support.objects.builders import in_group, make_pod_group
 from support.rebalance.kit import ZONE, budget, carry_out, gang, item, loaded, node, old, plan_of, rules
@@ -142,7 +142,7 @@ def test_moves_are_bounded_by_the_policy():
 
 
 def proved(cluster, step):
-    return Planner(cluster.cache, asked(), view_of(cluster)).prove(step)
+    return RebalancePlanner(cluster.cache, asked(), view_of(cluster)).prove(step)
 
 
 def test_a_step_is_refused_once_the_gang_does_not_wait_or_another_took_the_room():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from podwright.core.objects.node import parse_node
-from podwright.core.rebalance.planner import Planner
+from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.simulator.rebalance import view_of
 from support.objects.builders import make_policy
 from support.rebalance.kit import HOSTNAME, ZONE, budget, carry_out, item, loaded, node, old, plan_of, policy, rules
@@ -112,7 +112,7 @@ def test_pods_move_for_fewer_fragments_of_devices():
     assert plan.gain == 1, "that 300 of n0 are of no use to half of the pods is worth 1.5"
     assert plan.steps[0].why == "leaves fewer fragments of devices on node n0"
     assert copy_of(cluster) == before
-    assert Planner(cluster.cache, rules(goals=goals), view_of(cluster)).prove(plan.steps[0]) == ""
+    assert RebalancePlanner(cluster.cache, rules(goals=goals), view_of(cluster)).prove(plan.steps[0]) == ""
     assert not plan_of(cluster, rules(goals=[{"type": "FewestFragments"}])).steps, "less than a device"
 
 
@@ -302,8 +302,10 @@ def test_one_pod_of_each_zone_is_asked_whether_a_move_breaks_its_spread(monkeypa
     spec = {"topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": {"app": "web"}}}]}
     nodes = [node(f"n{i}", "abc"[i % 3], cpu="8") for i in range(30)]
     cluster = loaded(*nodes, *(old(f"p{i}", f"n{i % 30}", spec=spec) for i in range(60)))
-    asked, is_broken = [], Planner.is_broken
-    monkeypatch.setattr(Planner, "is_broken", lambda *args, **more: asked.append(args) or is_broken(*args, **more))
+    asked, is_broken = [], RebalancePlanner.is_broken
+    monkeypatch.setattr(
+        RebalancePlanner, "is_broken", lambda *args, **more: asked.append(args) or is_broken(*args, **more)
+    )
     plan = plan_of(cluster, rules())
     assert len(plan.moves) > 20
     assert len(asked) <= 3 + 3 * len(plan.moves)
@@ -350,7 +352,7 @@ def test_a_move_that_has_begun_counts_for_the_room_that_it_makes():
 
 
 def proved(cluster, step, **spec):
-    return Planner(cluster.cache, rules(**spec), view_of(cluster)).prove(step)
+    return RebalancePlanner(cluster.cache, rules(**spec), view_of(cluster)).prove(step)
 
 
 def test_a_step_is_refused_once_the_cluster_has_changed():
@@ -381,7 +383,7 @@ def test_a_step_is_refused_once_one_of_its_nodes_is_about_to_be_removed(quick):
         before = info(name).present
         cluster.cache.set_node(replace(before, **change))
         try:
-            return Planner(cluster.cache, rules(), view_of(cluster)).prove(step, quick=quick)
+            return RebalancePlanner(cluster.cache, rules(), view_of(cluster)).prove(step, quick=quick)
         finally:
             cluster.cache.set_node(before)
 

@@ -11,7 +11,7 @@ import pytest
 
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.rebalance.gangs import places_of, waiting_gang
-from podwright.core.rebalance.planner import Planner
+from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.simulator.rebalance import view_of
 from support.rebalance.kit import carry_out, empty_nodes, generated, plan_of, rules
 from support.simulator.kit import copy_of
@@ -30,7 +30,7 @@ GOALS = (
 def broken(cluster, asked):
     from podwright.core.state.transaction import CacheTransaction
 
-    planner = Planner(cluster.cache, asked, view_of(cluster))
+    planner = RebalancePlanner(cluster.cache, asked, view_of(cluster))
     with CacheTransaction(cluster.cache) as transaction:
         return {pod.uid.rstrip("+") for pod in planner.broken_pods(transaction)}
 

@@ -8,7 +8,7 @@ import pytest
 
 from podwright.core.objects.compaction import compact_all
 from podwright.engine.shadow import shadow_pods, waiting_arrivals
-from podwright.engine.shadow.comparison import Outcome
+from podwright.engine.shadow.comparison import ComparisonOutcome
 from podwright.engine.shadow.tally import Skip
 from support.engine.kit import deciding, on_node, settle, values
 from support.engine.shadows import shadow_policy, small_and_large, theirs
@@ -138,13 +138,13 @@ class TestPoliciesThatChange:
         none = {"filters": [{"name": "none", "expression": "false", "message": "never"}]}
         await rig.apply(other, shadow_policy())
         await rig.appears(theirs("web", requests={"cpu": "1"}, unschedulable="0/2 nodes"))
-        assert rig.outcomes() == {Outcome.PLACEABLE: 1}
+        assert rig.outcomes() == {ComparisonOutcome.PLACEABLE: 1}
         rig.engine.policies.remove("eye")
         rig.engine.policies_changed()
         await settle()
         assert fits not in values(rig, "podwright_shadow_unplaced_pods")
         await rig.apply(other, shadow_policy())
-        assert rig.outcomes() == {Outcome.PLACEABLE: 1}
+        assert rig.outcomes() == {ComparisonOutcome.PLACEABLE: 1}
         await rig.apply(other, shadow_policy(generation=2, rules=none))
-        assert rig.outcomes() == {Outcome.WAITS_TOO: 1}
+        assert rig.outcomes() == {ComparisonOutcome.WAITS_TOO: 1}
         assert rig.report("eye")["policies"][0]["unplaced"] == {"fits": 0, "waits": 1}

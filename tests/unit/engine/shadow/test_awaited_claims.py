@@ -9,7 +9,7 @@ import pytest
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
 from podwright.engine.shadow.awaited_claims import AwaitedClaims
-from podwright.engine.shadow.comparison import Outcome
+from podwright.engine.shadow.comparison import ComparisonOutcome
 from podwright.engine.shadow.tally import Skip
 from support.engine.kit import deciding, settle
 from support.engine.shadows import ShadowRig, shadow_policy, theirs
@@ -57,7 +57,7 @@ async def test_a_volume_claim_that_comes_after_its_pod(rig, spec):
     puts(rig, "PersistentVolumeClaim", volume_claim(raw))
     await settle()
     await rig.placed(raw, "b")
-    assert (rig.outcomes(), rig.tally().skipped) == ({Outcome.AGREED: 1}, {})
+    assert (rig.outcomes(), rig.tally().skipped) == ({ComparisonOutcome.AGREED: 1}, {})
 
 
 async def test_a_volume_claim_that_has_to_be_bound_first(rig):
@@ -78,7 +78,7 @@ async def test_a_volume_claim_that_has_to_be_bound_first(rig):
     puts(rig, "PersistentVolumeClaim", bound)
     await settle()
     await rig.placed(raw, "b")
-    assert (rig.outcomes(), rig.tally().skipped) == ({Outcome.AGREED: 1}, {})
+    assert (rig.outcomes(), rig.tally().skipped) == ({ComparisonOutcome.AGREED: 1}, {})
 
 
 @pytest.mark.parametrize("claim_first", [False, True])
@@ -98,7 +98,7 @@ async def test_a_claim_for_devices_that_is_made_of_a_template(rig, claim_first):
         puts(rig, "ResourceClaim", claim)
         await settle()
     await rig.placed(told, "b")
-    assert (rig.outcomes(), rig.tally().skipped) == ({Outcome.AGREED: 1}, {})
+    assert (rig.outcomes(), rig.tally().skipped) == ({ComparisonOutcome.AGREED: 1}, {})
 
 
 async def test_a_pod_with_claims_whose_gates_go(rig):
@@ -108,7 +108,7 @@ async def test_a_pod_with_claims_whose_gates_go(rig):
     await rig.appears({**raw, "spec": {**raw["spec"], "schedulingGates": [{"name": "wait"}]}})
     await rig.appears(raw)
     await rig.placed(raw, "b")
-    assert (rig.outcomes(), rig.tally().skipped) == ({Outcome.AGREED: 1}, {})
+    assert (rig.outcomes(), rig.tally().skipped) == ({ComparisonOutcome.AGREED: 1}, {})
 
 
 async def test_a_pod_that_got_its_claim_and_its_node_at_once_is_not_judged(rig):
@@ -126,7 +126,7 @@ async def test_that_no_node_is_found_for_other_reasons_counts(rig):
     puts(rig, "PersistentVolumeClaim", volume_claim(raw))
     await rig.appears(raw)
     await rig.placed(raw, "b")
-    assert (rig.outcomes(), rig.tally().skipped) == ({Outcome.UNPLACED: 1}, {})
+    assert (rig.outcomes(), rig.tally().skipped) == ({ComparisonOutcome.UNPLACED: 1}, {})
 
 
 async def test_a_policy_of_the_same_name_does_not_answer_as_the_one_before_it(rig):
@@ -141,7 +141,7 @@ async def test_a_policy_of_the_same_name_does_not_answer_as_the_one_before_it(ri
     await settle()
     await rig.apply(other, shadow_policy())
     await rig.placed(raw, "b")
-    assert rig.outcomes() == {Outcome.AGREED: 1}
+    assert rig.outcomes() == {ComparisonOutcome.AGREED: 1}
 
 
 def test_nothing_is_kept_of_pods_that_do_not_wait_any_more():

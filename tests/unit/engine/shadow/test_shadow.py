@@ -9,7 +9,7 @@ import pytest
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
-from podwright.engine.shadow.comparison import Outcome
+from podwright.engine.shadow.comparison import ComparisonOutcome
 from podwright.engine.shadow.tally import Skip
 from support.engine.kit import deciding, ours, settle, values
 from support.engine.shadows import ShadowRig, shadow_policy, theirs
@@ -36,14 +36,14 @@ class TestPodsThatGetNodes:
     async def test_the_same_node_agrees(self, rig):
         await rig.apply(shadow_policy())
         await rig.placed(theirs("web", requests={"cpu": "1"}), "b")
-        assert rig.outcomes() == {Outcome.AGREED: 1}
+        assert rig.outcomes() == {ComparisonOutcome.AGREED: 1}
         assert rig.tally().agreement == 1.0
         assert nothing_was_written(rig)
 
     async def test_another_node_is_a_disagreement_with_both_reasons(self, rig):
         await rig.apply(shadow_policy())
         await rig.placed(theirs("web", requests={"cpu": "1"}), "a")
-        assert rig.outcomes() == {Outcome.LOWER: 1}
+        assert rig.outcomes() == {ComparisonOutcome.LOWER: 1}
         (found,) = rig.report()["policies"][0]["disagreements"]
         assert (found["pod"], found["scheduler"], found["changes"]) == ("default/web", "default-scheduler", 0)
         assert (found["ours"]["node"], found["theirs"]["node"]) == ("b", "a")
@@ -56,7 +56,7 @@ class TestPodsThatGetNodes:
         rig.node("c", allocatable={"cpu": "100"}, taints=[{"key": "spot", "effect": "NoSchedule"}])
         await rig.apply(shadow_policy())
         await rig.placed(theirs("web", requests={"cpu": "1"}), "c")
-        assert rig.outcomes() == {Outcome.REJECTED: 1}
+        assert rig.outcomes() == {ComparisonOutcome.REJECTED: 1}
         (found,) = rig.report()["policies"][0]["disagreements"]
         assert found["theirs"] == {
             "node": "c",
@@ -67,7 +67,7 @@ class TestPodsThatGetNodes:
         rule = {"name": "none", "expression": "false", "message": "node(s) are not for this"}
         await rig.apply(shadow_policy(rules={"filters": [rule]}))
         await rig.placed(theirs("web", requests={"cpu": "1"}), "a")
-        assert rig.outcomes() == {Outcome.UNPLACED: 1}
+        assert rig.outcomes() == {ComparisonOutcome.UNPLACED: 1}
         (found,) = rig.report()["policies"][0]["disagreements"]
         assert found["ours"]["why"] == "0/2 nodes are available: 2 node(s) are not for this."
 
@@ -77,7 +77,7 @@ class TestPodsThatGetNodes:
         rig.node("c", allocatable={"cpu": "4"})
         await rig.apply(shadow_policy())
         await rig.placed(theirs("web", requests={"cpu": "1"}), node)
-        assert rig.outcomes() == {Outcome.TIED: 1}
+        assert rig.outcomes() == {ComparisonOutcome.TIED: 1}
         assert rig.tally().agreement is None
 
     async def test_the_decision_is_made_on_the_state_before_the_pod_and_later_ones_had_nodes(self, rig):
@@ -89,7 +89,7 @@ class TestPodsThatGetNodes:
             rig.engine.shadow.pods.put(raw)
             rig.engine.assigned.put({**raw, "spec": {**raw["spec"], "nodeName": "b"}})
         await settle()
-        assert rig.outcomes() == {Outcome.AGREED: 1, Outcome.LOWER: 1}
+        assert rig.outcomes() == {ComparisonOutcome.AGREED: 1, ComparisonOutcome.LOWER: 1}
         (found,) = rig.tally().disagreements
         assert found.pod == "default/second"
         assert rig.tally().changed == 0
@@ -129,8 +129,8 @@ class TestPodsThatGetNodes:
     async def test_several_policies_look_at_the_same_pods(self, rig):
         await rig.apply(shadow_policy(), shadow_policy("pack", **PACK))
         await rig.placed(theirs("web", requests={"cpu": "1"}), "b")
-        assert rig.outcomes() == {Outcome.AGREED: 1}
-        assert rig.outcomes("pack") == {Outcome.LOWER: 1}
+        assert rig.outcomes() == {ComparisonOutcome.AGREED: 1}
+        assert rig.outcomes("pack") == {ComparisonOutcome.LOWER: 1}
 
 
 class TestPodsThatWait:
@@ -140,7 +140,7 @@ class TestPodsThatWait:
             theirs("web", requests={"cpu": "1"}, unschedulable="0/2 nodes are available: 2 Insufficient magic.")
         )
         await rig.appears(theirs("web", requests={"cpu": "1"}, unschedulable="0/2 nodes are available: still."))
-        assert rig.outcomes() == {Outcome.PLACEABLE: 1}
+        assert rig.outcomes() == {ComparisonOutcome.PLACEABLE: 1}
         (found,) = rig.report()["policies"][0]["disagreements"]
         assert found["theirs"] == {"message": "0/2 nodes are available: 2 Insufficient magic."}
         assert found["ours"]["node"] == "b"
@@ -150,7 +150,7 @@ class TestPodsThatWait:
     async def test_a_pod_that_fits_nowhere_agrees(self, rig):
         await rig.apply(shadow_policy())
         await rig.appears(theirs("web", requests={"cpu": "100"}, unschedulable="0/2 nodes"))
-        assert rig.outcomes() == {Outcome.WAITS_TOO: 1}
+        assert rig.outcomes() == {ComparisonOutcome.WAITS_TOO: 1}
         assert rig.report()["policies"][0]["unplaced"] == {"fits": 0, "waits": 1}
 
     async def test_it_is_decided_again_after_a_minute(self, rig):
@@ -158,11 +158,11 @@ class TestPodsThatWait:
         await rig.appears(theirs("web", requests={"cpu": "100"}, unschedulable="0/2 nodes"))
         rig.node("big", allocatable={"cpu": "200"})
         await settle()
-        assert rig.outcomes() == {Outcome.WAITS_TOO: 1}
+        assert rig.outcomes() == {ComparisonOutcome.WAITS_TOO: 1}
         rig.now += 61
         rig.engine.wake()
         await settle()
-        assert rig.outcomes() == {Outcome.WAITS_TOO: 1, Outcome.PLACEABLE: 1}
+        assert rig.outcomes() == {ComparisonOutcome.WAITS_TOO: 1, ComparisonOutcome.PLACEABLE: 1}
 
     async def test_a_pod_that_the_other_has_not_tried_is_not_judged(self, rig):
         await rig.apply(shadow_policy())
@@ -215,7 +215,7 @@ class TestClaims:
         bound["metadata"] = {**claim["metadata"], "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
         rig.engine.objects("PersistentVolumeClaim").put(bound)
         await rig.placed(raw, "a")
-        assert rig.outcomes() == {Outcome.LOWER: 1}
+        assert rig.outcomes() == {ComparisonOutcome.LOWER: 1}
         (found,) = rig.tally().disagreements
         assert found.comparison.node == "b"
         assert found.changes >= 2
@@ -231,7 +231,7 @@ class TestBesideOwnPolicies:
         assert rig.cluster.bound == [("web", "b")]
         rig.confirm(raw, "b")
         await settle()
-        assert rig.outcomes() == {Outcome.LOWER: 1}
+        assert rig.outcomes() == {ComparisonOutcome.LOWER: 1}
         assert rig.tally().disagreements[0].comparison.node == "a"
 
     async def test_it_does_not_serve_its_scheduler_name(self, rig):
@@ -254,7 +254,7 @@ class TestPolicies:
         await rig.apply(shadow_policy(generation=2, **PACK))
         assert rig.outcomes() == {}
         await rig.placed(theirs("web-2", requests={"cpu": "1"}), "a")
-        assert rig.outcomes() == {Outcome.AGREED: 1}
+        assert rig.outcomes() == {ComparisonOutcome.AGREED: 1}
 
     async def test_nothing_is_kept_of_a_policy_that_is_gone(self, rig):
         await rig.apply(shadow_policy())
@@ -282,7 +282,7 @@ class TestPlugins:
             plugins = {"filter": {"enabled": [{"name": "Loud"}]}}
             await found.apply(shadow_policy(strategy={"type": "Custom"}, plugins=plugins))
             await found.placed(theirs("web"), "a")
-            assert found.outcomes() == {Outcome.AGREED: 1}
+            assert found.outcomes() == {ComparisonOutcome.AGREED: 1}
             assert Loud.waiting == ()
             assert nothing_was_written(found)
 
@@ -293,7 +293,7 @@ class TestPlugins:
             plugins = {"filter": {"enabled": [{"name": "Broken"}]}}
             await found.apply(shadow_policy(strategy={"type": "Custom"}, plugins=plugins))
             await found.placed(theirs("web"), "a")
-            assert found.outcomes() == {Outcome.FAILED: 1}
+            assert found.outcomes() == {ComparisonOutcome.FAILED: 1}
             assert found.tally().agreement is None
             (each,) = found.report()["policies"][0]["disagreements"]
             assert "Broken" in each["ours"]["why"]
@@ -328,7 +328,7 @@ async def test_limits_of_queues_bind_the_decisions_too(rig):
     await rig.apply(shadow_policy())
     labels = {QUEUE_LABEL: "red"}
     await rig.placed(theirs("one", labels=labels, requests={"cpu": "2"}), "b")
-    assert rig.outcomes() == {Outcome.AGREED: 1}, "the pod itself counts for nothing"
+    assert rig.outcomes() == {ComparisonOutcome.AGREED: 1}, "the pod itself counts for nothing"
     await rig.placed(theirs("two", labels=labels, requests={"cpu": "1"}), "b")
     found = rig.report()["policies"][0]["disagreements"][-1]
     assert found["pod"] == "default/two"

@@ -1,6 +1,6 @@
 """An hour of history: a sample every ten seconds, and no more than an hour of them."""
 
-from podwright.engine.view.history import SAMPLES, History, Sample
+from podwright.engine.view.history import SAMPLES, History, UsageSample
 from support.engine.kit import Rig, on_node, ours
 
 
@@ -13,7 +13,7 @@ def test_a_sample_says_what_there_is():
     rig.engine.assigned.put(on_node(ours("p", requests={"cpu": "2", "memory": "4Gi"}), "a"))
     rig.pod("waits")
     history.sample()
-    assert history.since(0) == [Sample(1000.0, 0, 0, 0, 0.0, 0.0), Sample(1010.0, 1, 1, 1, 0.25, 0.5)]
+    assert history.since(0) == [UsageSample(1000.0, 0, 0, 0, 0.0, 0.0), UsageSample(1010.0, 1, 1, 1, 0.25, 0.5)]
 
 
 def test_samples_are_ten_seconds_apart_and_of_an_hour_at_most():

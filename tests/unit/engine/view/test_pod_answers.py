@@ -5,7 +5,7 @@ from podwright.engine.process.steps import at_once
 from podwright.engine.view import pod_answers
 from podwright.engine.view.pod_answers import PodAnswers
 from podwright.simulator.explain.from_operator import from_answer, joined
-from podwright.simulator.explain.results import Explanation, State
+from podwright.simulator.explain.results import Explanation, PodState
 from support.engine.kit import Rig, deciding, on_node, settle
 from support.groupings.workloads import GroupedRig, grouping, owner, pod_of
 from support.objects.builders import make_pod
@@ -93,7 +93,7 @@ def test_a_pod_of_a_workload_says_how_many_of_its_pods_there_are():
     assert found["queue"]["workload"] == expected
     explained = from_answer(found, "default", "web")
     assert explained.causes[0].text == f"it waits with its workload: {expected}"
-    fits = Explanation(kind="Pod", name="default/web", state=State.FITS)
+    fits = Explanation(kind="Pod", name="default/web", state=PodState.FITS)
     assert joined(fits, found).causes[0].reason == "Workload"
 
 

@@ -12,7 +12,7 @@ import pytest
 from podwright.extender.server import bodies
 from podwright.extender.server import endpoints as module
 from podwright.extender.server.bodies import SMALL
-from podwright.kube.serve.connections.connection import Limits
+from podwright.kube.serve.connections.connection import ClientLimits
 from support.engine.kit import on_node, ours
 from support.engine.long_work import Clock, FakeChildren
 from support.extender.kit import ExtenderRig
@@ -394,7 +394,7 @@ async def test_a_client_that_does_not_send_its_body_is_not_waited_for(rig, monke
 
 
 async def test_a_client_that_does_not_send_its_head_is_dropped(rig):
-    limits = Limits(connections=4, head_seconds=0.05, idle_seconds=60, request_bytes=1 << 30, mean_bytes=1 << 30)
+    limits = ClientLimits(connections=4, head_seconds=0.05, idle_seconds=60, request_bytes=1 << 30, mean_bytes=1 << 30)
     async with rig.serving(limits=limits) as caller:
         reader, writer = await connect(caller)
         writer.write(b"POST /filter HT")

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from podwright.kube.client import http as module
-from podwright.kube.client.credentials.credentials import TRIAL_SECONDS, Credentials, Loaded, Source
+from podwright.kube.client.credentials.credentials import TRIAL_SECONDS, Credentials, CredentialSource, Loaded
 from podwright.kube.client.errors import ApiError, ConfigError, UnreachableError
 from podwright.kube.client.http import Http
 from support.http.kit import api, forever, hangs_up, says, served, without_pauses
@@ -68,7 +68,7 @@ async def test_a_timeout_is_an_unreachable_error(monkeypatch):
 
 
 async def test_a_refused_connection_is_an_unreachable_error():
-    source = Source(lambda _now: Loaded(Credentials("http://127.0.0.1:1", None, ())), lambda: 0.0)
+    source = CredentialSource(lambda _now: Loaded(Credentials("http://127.0.0.1:1", None, ())), lambda: 0.0)
     http = Http(source)
     with pytest.raises(UnreachableError):
         await http.call("GET", "/api/v1/pods")
@@ -95,7 +95,7 @@ def tokens_sent(script):
 
 async def test_refused_credentials_are_loaded_again_and_the_request_is_sent_again():
     async with served(says(200, {}), says(401), says(200, {"ok": True})) as (url, script):
-        http = Http(Source(Tokens(url), lambda: 0.0))
+        http = Http(CredentialSource(Tokens(url), lambda: 0.0))
         await http.call("GET", "/one")
         assert await http.call("GET", "/two") == {"ok": True}
         assert tokens_sent(script) == ["Bearer 1", "Bearer 1", "Bearer 2"]
@@ -124,7 +124,7 @@ FAILURES = [ConfigError("plugin aws ended with 255"), OSError("too many open fil
 async def test_credentials_that_cannot_be_renewed_are_used_until_they_are_refused(failure):
     async with served(default=says(200, {})) as (url, script):
         tokens, times = FailingTokens(url), [0.0]
-        http = Http(Source(tokens, lambda: times[-1]))
+        http = Http(CredentialSource(tokens, lambda: times[-1]))
         await http.call("GET", "/one")
         times.append(60.0)
         tokens.failure = failure
@@ -143,7 +143,7 @@ async def test_while_refused_credentials_cannot_be_renewed_the_server_counts_as_
     """A credential plugin may fail for a while, like the server. Callers retry both."""
     async with served(says(200, {}), says(401), default=says(200, {})) as (url, script):
         tokens, times = FailingTokens(url), [0.0]
-        http = Http(Source(tokens, lambda: times[-1]))
+        http = Http(CredentialSource(tokens, lambda: times[-1]))
         await http.call("GET", "/one")
         tokens.failure = failure
         for _ in range(5):
@@ -170,7 +170,7 @@ async def test_connections_of_old_credentials_are_closed():
 
     async with served(default=note_transport) as (url, _):
         hosts = iter([url, url.replace("127.0.0.1", "localhost")] * 3)
-        http = Http(Source(lambda now: Loaded(Credentials(next(hosts), None, ()), now), time := Ticks()))
+        http = Http(CredentialSource(lambda now: Loaded(Credentials(next(hosts), None, ()), now), time := Ticks()))
         for _ in range(4):
             await http.call("GET", "/one")
             time.now += 60.0
@@ -194,7 +194,7 @@ async def test_invalid_credentials_at_the_start_are_a_config_error():
     def loader(_now):
         raise ConfigError("no current context")
 
-    http = Http(Source(loader, lambda: 0.0))
+    http = Http(CredentialSource(loader, lambda: 0.0))
     with pytest.raises(ConfigError):
         await http.call("GET", "/one")
     await http.close()
@@ -202,7 +202,7 @@ async def test_invalid_credentials_at_the_start_are_a_config_error():
 
 async def test_credentials_that_are_refused_twice_are_an_api_error():
     async with served(default=says(401)) as (url, script):
-        http = Http(Source(Tokens(url), lambda: 0.0))
+        http = Http(CredentialSource(Tokens(url), lambda: 0.0))
         with pytest.raises(ApiError, match="says 401"):
             await http.call("GET", "/one")
         assert len(script.requests) == 2
@@ -241,7 +241,7 @@ async def test_while_all_credentials_are_refused_requests_are_paced_and_the_log_
     gate, time = Gate(1), Ticks()
     async with served(default=gate) as (url, script):
         tokens = Tokens(url)
-        source = Source(tokens, time)
+        source = CredentialSource(tokens, time)
         http = Http(source)
         await http.call("GET", "/one")
         assert source.refused_since is None
@@ -265,7 +265,7 @@ async def test_after_a_pause_one_request_tries_the_credentials_and_the_others_wa
     gate, time = Gate(), Ticks()
     async with served(default=gate) as (url, script):
         tokens = Tokens(url)
-        http = Http(Source(tokens, time))
+        http = Http(CredentialSource(tokens, time))
         await requests_while_refused(http, script, 1, time)
         before = len(script.requests)
         time.now += 10.0
@@ -283,7 +283,7 @@ async def test_a_trial_without_an_answer_is_followed_by_another():
     gate, time = Gate(), Ticks()
     async with served(default=gate) as (url, script):
         tokens = Tokens(url)
-        source = Source(tokens, time)
+        source = CredentialSource(tokens, time)
         http = Http(source)
         await requests_while_refused(http, script, 1, time)
         time.now += 10.0
@@ -301,7 +301,7 @@ async def test_credentials_that_are_replaced_in_time_are_noticed_by_no_request()
     gate = Gate(1)
     async with served(default=gate) as (url, _):
         tokens = Tokens(url)
-        http = Http(Source(tokens, lambda: 0.0))
+        http = Http(CredentialSource(tokens, lambda: 0.0))
         await http.call("GET", "/one")
         gate.accepted = 2
         assert await asyncio.gather(*(http.call("GET", "/one") for _ in range(20))) == [{}] * 20
@@ -312,7 +312,7 @@ async def test_credentials_that_are_replaced_in_time_are_noticed_by_no_request()
 async def test_a_token_that_is_due_is_read_again_before_the_server_refuses_it():
     times = [0.0]
     async with served(default=says(200, {})) as (url, script):
-        http = Http(Source(Tokens(url, lasts=60), lambda: times[-1]))
+        http = Http(CredentialSource(Tokens(url, lasts=60), lambda: times[-1]))
         for now in (0.0, 59.0, 60.0):
             times.append(now)
             await http.call("GET", "/one")
@@ -418,7 +418,7 @@ async def test_a_watch_cache_that_is_initializing_is_asked_again_at_once(monkeyp
     async def sleep(seconds):
         pauses.append(seconds)
 
-    http = Http(Source(lambda _now: None, lambda: 0.0))
+    http = Http(CredentialSource(lambda _now: None, lambda: 0.0))
     monkeypatch.setattr(http, "call", call)
     monkeypatch.setattr("asyncio.sleep", sleep)
     assert await http.call_with_retries("GET", "/apis/podwright.dev/v1alpha1/schedulerpolicies") == {"items": []}

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from podwright.engine.records.metrics import Metrics
-from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
+from podwright.kube.client.credentials.credentials import Credentials, CredentialSource, Loaded
 from podwright.kube.client.errors import ApiError, UnreachableError
 from podwright.kube.client.http import Http
 from podwright.kube.client.metrics import HostMetrics
@@ -70,7 +70,7 @@ async def test_a_request_that_is_retried_is_counted_twice(metrics):
 async def test_a_user_in_the_servers_url_is_neither_in_metrics_nor_in_the_host(metrics):
     async with served(default=says(200, {})) as (url, script):
         server = url.replace("//", "//jane:secret@")
-        http = Http(Source(lambda _now: Loaded(Credentials(server, None, ())), lambda: 0.0), metrics)
+        http = Http(CredentialSource(lambda _now: Loaded(Credentials(server, None, ())), lambda: 0.0), metrics)
         await http.call("GET", "/one")
         await http.close()
     assert script.requests[0].headers["Host"] == url.removeprefix("http://")

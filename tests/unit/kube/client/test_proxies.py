@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from podwright.kube.client import http as module
-from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
+from podwright.kube.client.credentials.credentials import Credentials, CredentialSource, Loaded
 from podwright.kube.client.credentials.tls import tls_context
 from podwright.kube.client.errors import TooLongError, UnreachableError
 from podwright.kube.client.http import Http, new_session
@@ -31,7 +31,7 @@ def http_through(proxy, server, certificates=None):
     context = None
     if certificates is not None:
         context = tls_context((certificates / "ca.crt").read_text(), None, None, where=("c", "u"))
-    return Http(Source(lambda _now: Loaded(Credentials(server, context, TOKEN, proxy=proxy)), lambda: 0.0))
+    return Http(CredentialSource(lambda _now: Loaded(Credentials(server, context, TOKEN, proxy=proxy)), lambda: 0.0))
 
 
 async def requests_of(http, servers):

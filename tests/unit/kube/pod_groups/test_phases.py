@@ -9,7 +9,7 @@ import pytest
 
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND, VOLCANO_API, VOLCANO_KIND
 from podwright.kube.pod_groups import phases as module
-from podwright.kube.pod_groups.phases import Counts, PodGroupPhases, phase, volcano_phase
+from podwright.kube.pod_groups.phases import MemberCounts, PodGroupPhases, phase, volcano_phase
 from support.engine.kit import OURS, Rig
 from support.objects.builders import make_pod
 
@@ -38,7 +38,7 @@ NOW = "2023-11-14T22:13:20Z"
     ],
 )
 def test_the_phase_follows_from_the_counts(before, counts, wanted):
-    assert phase(before, 3, Counts(*counts)) == wanted
+    assert phase(before, 3, MemberCounts(*counts)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_phase_follows_from_the_counts(before, counts, wanted):
     ],
 )
 def test_the_phase_of_a_group_of_volcano(before, counts, wanted):
-    assert volcano_phase(before, 3, Counts(*counts)) == wanted
+    assert volcano_phase(before, 3, MemberCounts(*counts)) == wanted
 
 
 class Setting:

@@ -16,7 +16,7 @@ from podwright.engine.records.metrics import EVENTS_DROPPED
 from podwright.kube.serve import endpoints, event_loops
 from podwright.kube.serve.answers.pages import PERIOD_SECONDS
 from podwright.kube.serve.connections import listener
-from podwright.kube.serve.connections.connection import Limits
+from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.connections.listener import accept
 from podwright.kube.serve.endpoints import SILENT_BEATS
 from podwright.kube.serve.event_loops import SchedulerLoop
@@ -205,7 +205,7 @@ class TestHostileClients:
 
     async def test_a_peer_that_holds_all_connections_keeps_no_other_peer_out(self):
         told = Told()
-        async with serving(told, Limits(connections=8)) as server:
+        async with serving(told, ClientLimits(connections=8)) as server:
             held = [await connect(server) for _ in range(40)]
             for _ in range(3):
                 assert await text(server, "/livez") == (200, "ok")
@@ -238,7 +238,7 @@ class TestHostileClients:
     )
     async def test_a_client_that_does_not_send_its_request_is_dropped(self, sent):
         told = Told()
-        async with serving(told, Limits(connections=8, head_seconds=0.05)) as server:
+        async with serving(told, ClientLimits(connections=8, head_seconds=0.05)) as server:
             reader, writer = await connect(server)
             writer.write(sent)
             assert await closed(reader) == b""
@@ -247,7 +247,7 @@ class TestHostileClients:
 
     async def test_a_client_that_sends_byte_by_byte_is_dropped(self):
         told = Told()
-        async with serving(told, Limits(connections=8, head_seconds=0.2)) as server:
+        async with serving(told, ClientLimits(connections=8, head_seconds=0.2)) as server:
             reader, writer = await connect(server)
             writer.write(b"GET /")
             while not (reader.at_eof() or reader.exception()):
@@ -258,7 +258,7 @@ class TestHostileClients:
 
     async def test_a_client_that_does_not_read_its_answer_is_dropped(self):
         told = Told(pods=[parse_pod(make_pod(f"p{n}", requests={"cpu": "1"})) for n in range(100_000)])
-        async with serving(told, Limits(connections=8, stall_seconds=0.2)) as server:
+        async with serving(told, ClientLimits(connections=8, stall_seconds=0.2)) as server:
             _, writer = await connect(server)
             writer.transport.pause_reading()
             writer.write(b"GET /metrics/resources HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -269,7 +269,7 @@ class TestHostileClients:
     @pytest.mark.parametrize("size", [pytest.param(1, id="small pieces"), pytest.param(16, id="large pieces")])
     async def test_a_request_that_is_too_long_is_dropped(self, size):
         told = Told()
-        limits = Limits(connections=8)
+        limits = ClientLimits(connections=8)
         async with serving(told, limits) as server:
             reader, writer = await connect(server)
             writer.write(b"GET /livez HTTP/1.1\r\nHost: here\r\n")
@@ -281,7 +281,7 @@ class TestHostileClients:
 
     async def test_long_requests_of_one_peer_do_not_drop_another_ones(self):
         told = Told()
-        limits = Limits(connections=8)
+        limits = ClientLimits(connections=8)
         token = "Authorization: Bearer " + "a" * 12_000
         async with serving(told, limits) as server:
             mine = await connect(server)
@@ -317,7 +317,7 @@ class TestHostileClients:
 
     async def test_all_of_a_connection_must_end(self):
         told = Told()
-        async with serving(told, Limits(connections=8, total_seconds=0.05)) as server:
+        async with serving(told, ClientLimits(connections=8, total_seconds=0.05)) as server:
             reader, writer = await connect(server)
             assert await closed(reader) == b""
             await hang_up(writer)
@@ -363,7 +363,7 @@ class TestHostileClients:
     async def test_too_many_open_files_drop_a_connection_and_are_logged_once(self, monkeypatch, caplog):
         monkeypatch.setattr(listener, "FAILED_PAUSE_SECONDS", 0.0)
         told = Told()
-        async with serving(told, Limits(connections=8)) as server:
+        async with serving(told, ClientLimits(connections=8)) as server:
             held = [await connect(server) for _ in range(5)]
             await until(lambda: server_connections(told) == 5)
             failing = Failing(5)
@@ -379,7 +379,7 @@ class TestHostileClients:
         monkeypatch.setattr(listener, "PERIOD_SECONDS", 3600.0)
         monkeypatch.setattr(listener, "ACCEPTS", 4)
         told = Told()
-        async with serving(told, Limits(connections=64)) as server:
+        async with serving(told, ClientLimits(connections=64)) as server:
             held = [await connect(server) for _ in range(20)]  # the kernel accepts them
             await until(lambda: server_connections(told) == 4)
             await asyncio.sleep(0.05)

@@ -10,7 +10,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.simulator.explain.changes import groups, search
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.explanation import explain_pod
-from podwright.simulator.explain.results import State, as_object
+from podwright.simulator.explain.results import PodState, as_object
 from support.explain.kit import KINDS
 from support.explain.objects import cluster, full, node, waiting
 from support.explain.situations import SITUATIONS
@@ -197,4 +197,4 @@ def test_the_search_ends_when_the_time_is_up_with_what_it_has_found(situation):
 
 def test_a_pod_that_fits_needs_no_change():
     found = cluster([node("one")]).explain(waiting())
-    assert (found.state, found.changes) == (State.FITS, ())
+    assert (found.state, found.changes) == (PodState.FITS, ())

@@ -6,7 +6,7 @@ import pytest
 
 from podwright.core.objects.pod import parse_pod
 from podwright.simulator.explain.explanation import explain_pod
-from podwright.simulator.explain.results import State
+from podwright.simulator.explain.results import PodState
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.snapshot import Snapshot
 from support.objects.builders import make_node, make_pod
@@ -88,7 +88,7 @@ def test_a_placed_pod_is_compared_without_the_devices_that_it_has():
     cluster = loaded(*objects)
     before = len(cluster.cache.devices.claims.usage)
     found = explain_pod(cluster, parse_pod(raw, keep_raw=True), raw=raw)
-    assert (found.state, found.cause.reason, found.scores.runner_up) == (State.PLACED, "BestScore", "n2")
+    assert (found.state, found.cause.reason, found.scores.runner_up) == (PodState.PLACED, "BestScore", "n2")
     assert len(cluster.cache.devices.claims.usage) == before
 
 
@@ -133,4 +133,4 @@ def test_one_more_node_comes_with_its_devices():
     (change,) = [change for change in found.changes if change.text == "one more node like n1"]
     assert [(edit.verb, edit.kind) for edit in change.edits] == [("create", "Node"), ("create", "ResourceSlice")]
     created = [{"kind": edit.kind, **edit.object} for edit in change.edits]
-    assert explain_pod(loaded(*objects, *created), parse_pod(raw, keep_raw=True)).state is State.FITS
+    assert explain_pod(loaded(*objects, *created), parse_pod(raw, keep_raw=True)).state is PodState.FITS

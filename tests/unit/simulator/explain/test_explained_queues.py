@@ -4,7 +4,7 @@ import pytest
 
 from podwright.core.objects.pod import parse_pod
 from podwright.simulator.explain.explanation import explain_pod
-from podwright.simulator.explain.results import State, as_object
+from podwright.simulator.explain.results import PodState, as_object
 from podwright.simulator.explain.targets import TargetError, explain_target, parse_target
 from podwright.simulator.loaded import load
 from podwright.simulator.redaction import redacted
@@ -70,8 +70,8 @@ def test_a_pod_without_room_says_how_its_queue_stands():
 
 
 def test_what_fits_now_is_not_promised_to_a_pod_that_its_queue_forbids():
-    assert FULL.explain(waits("a"), changes=False).state is State.PENDING
-    assert FULL.explain(waits("b", "1", "later"), changes=False).state is State.FITS
+    assert FULL.explain(waits("a"), changes=False).state is PodState.PENDING
+    assert FULL.explain(waits("b", "1", "later"), changes=False).state is PodState.FITS
 
 
 def test_a_search_leaves_queues_as_they_were():
@@ -216,4 +216,4 @@ def test_room_that_is_held_for_others_is_named_as_the_cause(grouped):
     )
     assert copy_of(loaded) == before
     later = load(Snapshot(objects=items, taken_at=1_767_268_800.0 + 3600))
-    assert explain_pod(later, parse_pod(pods[0], keep_raw=True), raw=pods[0]).state is State.FITS
+    assert explain_pod(later, parse_pod(pods[0], keep_raw=True), raw=pods[0]).state is PodState.FITS

@@ -2,7 +2,7 @@ import orjson
 import pytest
 
 from podwright.simulator.explain.placed import recorded_in
-from podwright.simulator.explain.results import State
+from podwright.simulator.explain.results import PodState
 from support.explain.objects import cluster, node, waiting
 
 DECISION = {
@@ -29,7 +29,7 @@ def test_a_placed_pod_shows_the_decision_of_its_annotation():
     pod = on("one", DECISION)
     found = cluster([node("one"), node("two")], [pod]).explain(pod)
     (decision,) = found.decisions
-    assert found.state is State.PLACED
+    assert found.state is PodState.PLACED
     assert (found.policy.name, found.policy.generation) == ("batch", 3)
     assert (decision.node, decision.score, decision.runner_up, decision.runner_up_score) == ("one", 210, "two", 200)
     assert decision.rejected == {"TaintToleration": 1}

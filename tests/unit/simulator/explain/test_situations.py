@@ -4,7 +4,7 @@ pod.
 
 import pytest
 
-from podwright.simulator.explain.results import State
+from podwright.simulator.explain.results import PodState
 from support.explain.kit import apply
 from support.explain.named_causes import NAMED
 from support.explain.objects import cluster, full, node, waiting
@@ -38,7 +38,7 @@ def test_each_proposed_change_places_the_pod(situation):
         if change.after_preemption:
             assert after.preemption.node == change.node, change
         else:
-            assert after.state is State.FITS, (change, after.causes)
+            assert after.state is PodState.FITS, (change, after.causes)
 
 
 def test_where_nothing_helps_the_explanation_says_what_was_tried():
@@ -49,6 +49,6 @@ def test_where_nothing_helps_the_explanation_says_what_was_tried():
 
 def test_a_pod_on_a_node_that_never_was_says_so():
     found = cluster([node("one")]).explain(waiting(spec={"nodeName": "oen"}))
-    assert (found.state, found.cause.reason) == (State.PLACED, "NodeMissing")
+    assert (found.state, found.cause.reason) == (PodState.PLACED, "NodeMissing")
     assert "its spec names node oen, which does not exist: no scheduler tries the pod" in found.cause.text
     assert found.cause.text.endswith("did you mean 'one'?")

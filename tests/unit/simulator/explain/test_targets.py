@@ -1,6 +1,6 @@
 import pytest
 
-from podwright.simulator.explain.results import State
+from podwright.simulator.explain.results import PodState
 from podwright.simulator.explain.targets import (
     TargetError,
     explain_selected,
@@ -163,7 +163,7 @@ def test_a_pod_without_a_spec_is_explained(spec):
     }
     given = cluster([node("one")], [bare])
     found = explain_target(given.load(), snapshot_of(given), parse_target("pod/bare", "default"))
-    assert found.state is State.IGNORED
+    assert found.state is PodState.IGNORED
     assert [change.text for change in found.changes] == ["ask for the scheduler podwright instead of default-scheduler"]
 
 

@@ -1,8 +1,8 @@
 """What becomes of ResourceClaims in a replay: pods that come, leave, are preempted, or lose their nodes."""
 
 from podwright.core.objects.pod import parse_pod
-from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
-from podwright.simulator.replay.stream import Arrival, NodeChanges, PodLeaves, Stream, sorted_events
+from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay
+from podwright.simulator.replay.stream import Arrival, NodeUpdate, PodLeaves, ReplayStream, sorted_events
 from support.objects.builders import make_policy
 from support.objects.devices import allocated, exactly, make_claim
 from support.simulator.claims import DRA, extended, from_template, gpu_class, gpu_node, shared_claim, sharing, template
@@ -21,8 +21,8 @@ def wants(time, name, runs_for=None, **more):
 
 
 def play(initial, *events, end=1000.0, policies=()):
-    stream = Stream(initial=initial, events=sorted_events(events), start=0.0, end=end)
-    (card,) = replay(stream, [Candidate("free", policies) if policies else Candidate(BUILT_IN)])
+    stream = ReplayStream(initial=initial, events=sorted_events(events), start=0.0, end=end)
+    (card,) = replay(stream, [ReplayCandidate("free", policies) if policies else ReplayCandidate(BUILT_IN)])
     return card
 
 
@@ -60,7 +60,7 @@ def test_a_preemptor_gets_the_device_and_its_victim_is_created_anew_with_a_new_c
 
 def test_pods_of_a_node_that_fails_get_devices_elsewhere():
     nodes = [*gpu_node("n1"), *gpu_node("n2"), gpu_class(), *from_template("a", on="n1")]
-    card = play(nodes, NodeChanges(10, "n1", None), PodLeaves(60, "default/a"), wants(20, "b", 5))
+    card = play(nodes, NodeUpdate(10, "n1", None), PodLeaves(60, "default/a"), wants(20, "b", 5))
     assert card.placed == 1
     assert card.waiting.longest == 40.0, "`a` has the other device until it leaves"
 

@@ -8,15 +8,15 @@ import pytest
 
 from podwright.core.objects.pod import parse_pod
 from podwright.simulator.replay.parked import Parked
-from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
-from podwright.simulator.replay.stream import Arrival, NodeChanges, Stream, sorted_events
+from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay
+from podwright.simulator.replay.stream import Arrival, NodeUpdate, ReplayStream, sorted_events
 from support.objects.builders import make_policy
 from support.simulator.kit import ZONE, node, pod
 
 
 def play(initial, *events, end=10_000.0, policies=()):
-    stream = Stream(initial=initial, events=sorted_events(events), start=0.0, end=end)
-    (card,) = replay(stream, [Candidate(BUILT_IN, policies)])
+    stream = ReplayStream(initial=initial, events=sorted_events(events), start=0.0, end=end)
+    (card,) = replay(stream, [ReplayCandidate(BUILT_IN, policies)])
     return card
 
 
@@ -46,8 +46,8 @@ def random_stream(chance):
         cpu, sizes = chance.randrange(1, 4), [chance.randrange(2, 9) for _ in range(2)]
         initial += [node(f"{zone}-{i}", zone=zone, cpu=str(size)) for i, size in enumerate(sizes)]
         events += [comes(chance.randrange(200), f"{zone}-{i}", 60, cpu=str(cpu), spec=in_zone(zone)) for i in range(40)]
-        events += [NodeChanges(150, f"{zone}-{i}", node(f"{zone}-{i}", zone=zone, cpu=str(size + i))) for i, size in enumerate(sizes)]  # fmt: skip
-        events.append(NodeChanges(200, f"{zone}-2", node(f"{zone}-2", zone=zone, cpu=str(chance.randrange(1, 5)))))
+        events += [NodeUpdate(150, f"{zone}-{i}", node(f"{zone}-{i}", zone=zone, cpu=str(size + i))) for i, size in enumerate(sizes)]  # fmt: skip
+        events.append(NodeUpdate(200, f"{zone}-2", node(f"{zone}-2", zone=zone, cpu=str(chance.randrange(1, 5)))))
     return initial, events
 
 

@@ -5,8 +5,8 @@ import pytest
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.simulator.replay.plots import plots
-from podwright.simulator.replay.run import BUILT_IN, Candidate, ReplayError, ReplayOptions, replay
-from podwright.simulator.replay.stream import Arrival, Stream, sorted_events
+from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, ReplayError, ReplayOptions, replay
+from podwright.simulator.replay.stream import Arrival, ReplayStream, sorted_events
 from podwright.simulator.replay.tables import markdown, queue_rows
 from support.objects.builders import make_policy
 from support.objects.queues import queue
@@ -23,8 +23,8 @@ def cpus(name, guarantee=0, **quota):
 
 
 def play(queues, *events, end=100.0, candidates=(), cpu="4"):
-    stream = Stream(initial=[node("n", cpu=cpu), *queues], events=sorted_events(events), start=0.0, end=end)
-    return replay(stream, candidates or [Candidate(BUILT_IN)], ReplayOptions(samples=100))
+    stream = ReplayStream(initial=[node("n", cpu=cpu), *queues], events=sorted_events(events), start=0.0, end=end)
+    return replay(stream, candidates or [ReplayCandidate(BUILT_IN)], ReplayOptions(samples=100))
 
 
 def test_waiting_times_and_amounts_are_those_of_each_queue():
@@ -61,7 +61,9 @@ def test_pods_that_never_get_a_node_wait_until_the_end():
 def test_a_candidate_may_have_other_queues():
     events = [comes(0, f"a{i}", "a", 20) for i in range(4)]
     wide = [cpus("a", limit="4"), make_policy("p", strategy={"type": "MostAllocated"})]
-    cards = play([cpus("a", limit="1")], *events, candidates=[Candidate("as it is"), Candidate("wide", wide)])
+    cards = play(
+        [cpus("a", limit="1")], *events, candidates=[ReplayCandidate("as it is"), ReplayCandidate("wide", wide)]
+    )
     assert [card.queues[0].waiting.longest for card in cards] == [60, 0]
     assert [row[:3] for row in queue_rows(cards)] == [
         ["queue", "policy", "pods placed"],
@@ -69,7 +71,7 @@ def test_a_candidate_may_have_other_queues():
         ["a", "wide", "4 of 4"],
     ]
     with pytest.raises(ReplayError, match=r"SchedulingQueue a: spec\.parent: queue 'gone' does not exist"):
-        play([cpus("a")], *events, candidates=[Candidate("bad", [queue("a", parent="gone")])])
+        play([cpus("a")], *events, candidates=[ReplayCandidate("bad", [queue("a", parent="gone")])])
 
 
 def test_tables_and_plots_have_queues_only_if_pods_are_in_some():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.simulator.replay.test_run import comes
 
-from podwright.simulator.replay.run import Candidate, ReplayError, ReplayOptions, replay
-from podwright.simulator.replay.stream import Stream, sorted_events
+from podwright.simulator.replay.run import ReplayCandidate, ReplayError, ReplayOptions, replay
+from podwright.simulator.replay.stream import ReplayStream, sorted_events
 from podwright.simulator.replay.tables import rows
 from support.rebalance.kit import gang, node, policy
 from support.simulator.kit import pod
@@ -15,12 +15,12 @@ DAY = 86_400.0
 
 
 def tidy(**spec):
-    return Candidate("tidy", [policy(**{"interval": "10m", **spec})])
+    return ReplayCandidate("tidy", [policy(**{"interval": "10m", **spec})])
 
 
 def play(candidate, *events, initial=(), end=DAY):
     return replay(
-        Stream(initial=[*initial], events=sorted_events(events), start=0.0, end=end), [candidate], ReplayOptions()
+        ReplayStream(initial=[*initial], events=sorted_events(events), start=0.0, end=end), [candidate], ReplayOptions()
     )[0]
 
 
@@ -40,7 +40,7 @@ def test_nodes_are_emptied_at_the_interval_and_stay_empty():
 
 
 def test_without_a_policy_nothing_is_said_of_rebalancing():
-    card = play(Candidate("none"), initial=fragmented())
+    card = play(ReplayCandidate("none"), initial=fragmented())
     assert "rebalancing" not in card.as_dict()
     assert "pods moved by rebalancing" not in [row[0] for row in rows([card])]
 
@@ -61,7 +61,7 @@ def test_a_gang_that_waits_starts_after_the_moves():
     ]
     arrivals = [comes(10.0, raw["metadata"]["name"], labels=raw["metadata"]["labels"], cpu="3") for raw in members]
     goals = [{"type": "MakeRoom", "gangs": ["*"]}]
-    without = play(Candidate("none"), *arrivals, initial=initial, end=9000.0)
+    without = play(ReplayCandidate("none"), *arrivals, initial=initial, end=9000.0)
     card = play(tidy(goals=goals), *arrivals, initial=initial, end=9000.0)
     assert (without.placed, card.placed) == (0, 2)
     assert (card.rebalancing[0].moves, card.rebalancing[0].gain) == (2, 2)

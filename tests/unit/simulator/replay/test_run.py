@@ -5,8 +5,8 @@ import pytest
 from podwright.core.objects.pod import parse_pod
 from podwright.simulator.replay.meter import Prices
 from podwright.simulator.replay.plots import Plot, draw, plots
-from podwright.simulator.replay.run import BUILT_IN, Candidate, ReplayError, ReplayOptions, replay
-from podwright.simulator.replay.stream import Arrival, NodeChanges, PodLeaves, Stream, sorted_events
+from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, ReplayError, ReplayOptions, replay
+from podwright.simulator.replay.stream import Arrival, NodeUpdate, PodLeaves, ReplayStream, sorted_events
 from podwright.simulator.replay.tables import markdown, rows
 from podwright.simulator.replay.waiting import waiting_times
 from support.objects.builders import make_policy
@@ -14,7 +14,7 @@ from support.simulator.kit import node, pod
 
 
 def stream(initial, *events, end):
-    return Stream(initial=initial, events=sorted_events(events), start=0.0, end=end)
+    return ReplayStream(initial=initial, events=sorted_events(events), start=0.0, end=end)
 
 
 def comes(time, name, runs_for=None, **more):
@@ -23,7 +23,7 @@ def comes(time, name, runs_for=None, **more):
 
 
 def play(played, *candidates, **options):
-    cards = replay(played, candidates or [Candidate(BUILT_IN)], ReplayOptions(**options))
+    cards = replay(played, candidates or [ReplayCandidate(BUILT_IN)], ReplayOptions(**options))
     return cards if candidates else cards[0]
 
 
@@ -92,9 +92,9 @@ def test_nodes_come_change_and_go_with_their_pods():
     played = stream(
         [node("a")],
         comes(0, "p", 100, cpu="6"),
-        NodeChanges(10, "b", node("b", cpu="8")),
-        NodeChanges(50, "b", None),
-        NodeChanges(60, "a", node("a", cpu="16")),
+        NodeUpdate(10, "b", node("b", cpu="8")),
+        NodeUpdate(50, "b", None),
+        NodeUpdate(60, "a", node("a", cpu="16")),
         end=200,
     )
     card = play(played)
@@ -106,7 +106,7 @@ def test_nodes_come_change_and_go_with_their_pods():
 
 
 def test_pods_wait_for_the_first_node():
-    card = play(stream([], comes(0, "p", 10), NodeChanges(50, "a", node("a")), end=100))
+    card = play(stream([], comes(0, "p", 10), NodeUpdate(50, "a", node("a")), end=100))
     assert (card.placed, card.waiting.longest) == (1, 50)
 
 
@@ -126,8 +126,8 @@ def test_spread_is_how_far_apart_the_nodes_are():
 def test_policies_are_compared_on_the_same_stream():
     nodes = [node(name) for name in "abcd"]
     pods = [comes(i, f"p{i}", 1000, cpu="1", spec={"schedulerName": "default-scheduler"}) for i in range(4)]
-    spread = Candidate("spread", [make_policy("s", strategy={"type": "LeastAllocated"})])
-    pack = Candidate("pack", [make_policy("p", strategy={"type": "MostAllocated"})])
+    spread = ReplayCandidate("spread", [make_policy("s", strategy={"type": "LeastAllocated"})])
+    pack = ReplayCandidate("pack", [make_policy("p", strategy={"type": "MostAllocated"})])
     first, second = play(stream(nodes, *pods, end=1000), spread, pack)
     assert (first.most_nodes_in_use, second.most_nodes_in_use) == (4, 1)
     assert (first.policy, second.policy) == ("spread", "pack")
@@ -136,16 +136,18 @@ def test_policies_are_compared_on_the_same_stream():
 
 
 def test_a_policy_that_is_not_accepted_is_an_error_before_anything_runs():
-    bad = Candidate("bad", [make_policy("b", strategy={"type": "Nope"})])
+    bad = ReplayCandidate("bad", [make_policy("b", strategy={"type": "Nope"})])
     shown = []
     with pytest.raises(ReplayError, match=r"bad: policy b: spec.strategy.type"):
-        replay(stream([node("a")], end=1), [Candidate(BUILT_IN), bad], progress=lambda *seen: shown.append(seen))
+        replay(stream([node("a")], end=1), [ReplayCandidate(BUILT_IN), bad], progress=lambda *seen: shown.append(seen))
     assert shown == []
 
 
 def test_progress_is_reported_to_the_end():
     shown = []
-    replay(stream([node("a")], comes(0, "p", 1), end=2), [Candidate("x")], progress=lambda *seen: shown.append(seen))
+    replay(
+        stream([node("a")], comes(0, "p", 1), end=2), [ReplayCandidate("x")], progress=lambda *seen: shown.append(seen)
+    )
     assert shown == [("x", 0, 1), ("x", 1, 1)]
 
 
@@ -157,7 +159,7 @@ def test_waiting_times():
 
 
 def test_tables_and_plots_have_a_column_and_a_line_for_each_policy():
-    cards = play(stream([node("a")], comes(0, "p", 5), end=10), Candidate("<one>"), Candidate("two"))
+    cards = play(stream([node("a")], comes(0, "p", 5), end=10), ReplayCandidate("<one>"), ReplayCandidate("two"))
     table = rows(cards)
     assert table[0] == ["", "<one>", "two"]
     assert {len(row) for row in table} == {3}
@@ -178,5 +180,5 @@ def test_a_policy_in_shadow_mode_is_tried_as_if_it_enforced():
     shadow = make_policy(
         "pack", mode="Shadow", rules={"filters": [{"name": "no", "expression": "false", "message": "no"}]}
     )
-    card = play(stream([node("a")], comes(0, "p"), end=10), Candidate("shadow", [shadow]))[0]
+    card = play(stream([node("a")], comes(0, "p"), end=10), ReplayCandidate("shadow", [shadow]))[0]
     assert (card.placed, card.never_placed) == (0, 1)

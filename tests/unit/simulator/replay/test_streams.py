@@ -6,7 +6,7 @@ import json
 import pytest
 
 from podwright.simulator.replay.recording import read_recording
-from podwright.simulator.replay.stream import Arrival, NodeChanges, PodLeaves, StreamError
+from podwright.simulator.replay.stream import Arrival, NodeUpdate, PodLeaves, StreamError
 from podwright.simulator.replay.task_lists import (
     GPU,
     GPU_SHARE,
@@ -174,7 +174,7 @@ def test_a_service_leaves_when_it_left_and_a_job_runs_as_long_as_it_did(file):
 
 def test_nodes_come_and_go(file):
     stream = read_recording(file(lines(entry(1, "ADDED", node("a")), entry(2, "DELETED", node("a")))))
-    assert [(e.time, e.name, e.raw is None) for e in stream.events if isinstance(e, NodeChanges)] == [
+    assert [(e.time, e.name, e.raw is None) for e in stream.events if isinstance(e, NodeUpdate)] == [
         (1, "a", False),
         (2, "a", True),
     ]

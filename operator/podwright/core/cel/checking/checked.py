@@ -21,8 +21,8 @@ from podwright.core.cel.checking.tree import (
     Ident,
     ListExpr,
     MapExpr,
-    Node,
     Select,
+    TreeNode,
 )
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.cel.types import Type
@@ -188,7 +188,7 @@ class _Reader:
                         place = value
                 self._offsets[key] = place
 
-    def node(self, data: memoryview, depth: int) -> Node:
+    def node(self, data: memoryview, depth: int) -> TreeNode:
         """One frame of the Python stack for each level of the tree."""
         if depth > MAX_DEPTH:
             raise CelError(Issue(0, 0, f"the expression is nested more than {MAX_DEPTH} levels deep"))
@@ -254,13 +254,13 @@ class _Reader:
         is_optional = 5 in parts and bool(parts[5][0][0])
         return Entry(self.node(parts[3][0][1], depth), self.node(parts[4][0][1], depth), is_optional)
 
-    def _named(self, name: str, type_: Type, offset: int) -> Node:
+    def _named(self, name: str, type_: Type, offset: int) -> TreeNode:
         if type_.name == "type" and type_.parameters:
             return Const(type_, offset, Type(type_.parameters[0].name))
         if "." not in name or name not in self._paths:
             return Ident(type_, offset, name)
         root, *fields = name.split(".")
-        found: Node = Ident(self._paths[root], offset, root)
+        found: TreeNode = Ident(self._paths[root], offset, root)
         path = root
         for field in fields:
             path = f"{path}.{field}"
@@ -280,7 +280,7 @@ def _indices(found: Iterable[tuple[int, memoryview]]) -> frozenset[int]:
     return frozenset(indices)
 
 
-def read_tree(data: bytes, paths: Mapping[str, Type]) -> Node:
+def read_tree(data: bytes, paths: Mapping[str, Type]) -> TreeNode:
     """The tree of a CheckedExpr. `paths` has the type of each declared path of fields, as `device` and
     `device.capacity`.
 

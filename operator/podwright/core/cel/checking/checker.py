@@ -29,7 +29,7 @@ from google.protobuf import (
 from podwright.core.cel import types
 from podwright.core.cel.checking.checked import read_tree, unwrap_any
 from podwright.core.cel.checking.declarations import COMPARISONS, LIST_EXTENSION, TO_DURATION, TO_STRING, Overload
-from podwright.core.cel.checking.tree import Comprehension, Ident, Node, Select, children
+from podwright.core.cel.checking.tree import Comprehension, Ident, Select, TreeNode, children
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.cel.types import Type
 
@@ -92,7 +92,7 @@ class Checker:
         self._exact = {path: _library_type(kind) for path, kind in self._paths.items() if path not in inexact}
         self._environment = lru_cache(maxsize=4)(self._new_environment)
 
-    def check(self, text: str) -> Node:
+    def check(self, text: str) -> TreeNode:
         """The tree of an expression. Raises CelError."""
         if len(text) > MAX_TEXT:
             reason = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_TEXT}"
@@ -116,7 +116,7 @@ class Checker:
             return self._compiled(text, exact=False)
         return node
 
-    def _compiled(self, text: str, *, exact: bool) -> Node:
+    def _compiled(self, text: str, *, exact: bool) -> TreeNode:
         environment = self._environment(exact=exact, sort_by="sortBy(" in text)
         try:
             data = environment.compile(text).serialize()
@@ -136,7 +136,7 @@ class Checker:
         variables = self._exact if exact else self._loose
         return cel.NewEnv(self._pool, config=cel.NewEnvConfigFromYaml(json.dumps(config)), variables=variables)
 
-    def _is_misread(self, root: Node, text: str) -> bool:
+    def _is_misread(self, root: TreeNode, text: str) -> bool:
         """True if with `exact` a path is taken for a variable where it is none: below a macro's variable of that name,
         or in `has()`.
         """
@@ -154,7 +154,7 @@ class Checker:
         return False
 
 
-def _path(node: Node) -> str:
+def _path(node: TreeNode) -> str:
     """`a.b.c`, if the node is that; else something that is no path."""
     if isinstance(node, Select):
         return f"{_path(node.operand)}.{node.field}"

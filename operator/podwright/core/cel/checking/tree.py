@@ -12,7 +12,7 @@ from podwright.core.cel.types import Type
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """`offset` is the place in the text, in code points from 0, or -1 for what a macro added."""
 
     type: Type
@@ -20,30 +20,30 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Const(Node):
+class Const(TreeNode):
     """A literal. `value` is None, bool, int, Uint, float, str or bytes, or a Type for the name of a type (`int`)."""
 
     value: object
 
 
 @dataclass(frozen=True)
-class Ident(Node):
+class Ident(TreeNode):
     """A variable of the environment or of a comprehension around it."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Select(Node):
+class Select(TreeNode):
     """`operand.field`, or `has(operand.field)` if `is_test`."""
 
-    operand: Node
+    operand: TreeNode
     field: str
     is_test: bool
 
 
 @dataclass(frozen=True)
-class Call(Node):
+class Call(TreeNode):
     """A function or operator. `function` is CEL's name: `_&&_`, `_[_]`, `startsWith`. A method's target is the first of
     `args`.
 
@@ -51,7 +51,7 @@ class Call(Node):
     """
 
     function: str
-    args: tuple[Node, ...]
+    args: tuple[TreeNode, ...]
     overloads: tuple[str, ...]
     is_method: bool
 
@@ -62,10 +62,10 @@ class Call(Node):
 
 
 @dataclass(frozen=True)
-class ListExpr(Node):
+class ListExpr(TreeNode):
     """`[a, ?b]`. `optional` has the indices of elements with a question mark."""
 
-    elements: tuple[Node, ...]
+    elements: tuple[TreeNode, ...]
     optional: frozenset[int]
 
 
@@ -73,20 +73,20 @@ class ListExpr(Node):
 class Entry:
     """An entry of a map."""
 
-    key: Node
-    value: Node
+    key: TreeNode
+    value: TreeNode
     is_optional: bool
 
 
 @dataclass(frozen=True)
-class MapExpr(Node):
+class MapExpr(TreeNode):
     """`{key: value}`."""
 
     entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True)
-class Comprehension(Node):
+class Comprehension(TreeNode):
     """A macro's loop. `accumulator` starts as `init` and becomes `step` for each element while `condition` holds. Its
     value is `result`.
 
@@ -96,15 +96,15 @@ class Comprehension(Node):
 
     variable: str
     second: str
-    range: Node
+    range: TreeNode
     accumulator: str
-    init: Node
-    condition: Node
-    step: Node
-    result: Node
+    init: TreeNode
+    condition: TreeNode
+    step: TreeNode
+    result: TreeNode
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def children(node: TreeNode) -> tuple[TreeNode, ...]:
     """The nodes directly below a node, in the order of their evaluation."""
     match node:
         case Select():

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from podwright.core.cel.checking.tree import Call, Const, ListExpr, MapExpr, Node, children
+from podwright.core.cel.checking.tree import Call, Const, ListExpr, MapExpr, TreeNode, children
 from podwright.core.cel.errors import CelError, EvaluationError, Issue
 from podwright.core.cel.library.formatting import CLAUSES, render, wrong_type
 from podwright.core.cel.types import Type
 
 
-def validate(root: Node, *, is_exact: bool = True) -> None:
+def validate(root: TreeNode, *, is_exact: bool = True) -> None:
     """Raises CelError with the offset of each issue in its column, its line being 0. Without `is_exact`, `dyn` fits
     every type.
     """
     issues: list[Issue] = []
-    stack: list[tuple[Node, bool]] = [(root, False)]
+    stack: list[tuple[TreeNode, bool]] = [(root, False)]
     while stack:
         node, is_formatted = stack.pop()
         if not is_formatted:
@@ -31,7 +31,7 @@ def validate(root: Node, *, is_exact: bool = True) -> None:
         raise CelError(*sorted(issues, key=lambda issue: issue.column))
 
 
-def _mixed(node: Node, *, is_exact: bool) -> Iterator[Issue]:
+def _mixed(node: TreeNode, *, is_exact: bool) -> Iterator[Issue]:
     if isinstance(node, ListExpr):
         kinds = [(element, _kind(element, i in node.optional)) for i, element in enumerate(node.elements)]
         found = next(_mismatches(kinds, is_exact=is_exact), None)
@@ -44,14 +44,14 @@ def _mixed(node: Node, *, is_exact: bool) -> Iterator[Issue]:
         yield from _mismatches(values, is_exact=is_exact)
 
 
-def _mismatches(kinds: Sequence[tuple[Node, Type]], *, is_exact: bool) -> Iterator[Issue]:
+def _mismatches(kinds: Sequence[tuple[TreeNode, Type]], *, is_exact: bool) -> Iterator[Issue]:
     for node, kind in kinds[1:]:
         expected = kinds[0][1]
         if kind != expected and (is_exact or "dyn" not in f"{kind} {expected}"):
             yield Issue(0, node.offset, f"expected type '{expected}' but found '{kind}'")
 
 
-def _kind(node: Node, is_optional: bool) -> Type:
+def _kind(node: TreeNode, is_optional: bool) -> Type:
     return node.type.parameters[0] if is_optional and node.type.parameters else node.type
 
 
@@ -83,7 +83,7 @@ def _wrong_format(node: Call) -> Iterator[Issue]:
         yield Issue(0, node.offset, f"too many arguments supplied to string.format {counts}")
 
 
-def _misfit(node: Node, letter: str) -> Node | None:
+def _misfit(node: TreeNode, letter: str) -> TreeNode | None:
     """The node, or one inside a literal, whose type the clause does not take."""
     if node.type.name != "dyn" and node.type.name not in CLAUSES[letter][0]:
         return node

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from podwright.core.cel import types
-from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, ListExpr, MapExpr, Node, Select
+from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, ListExpr, MapExpr, Select, TreeNode
 from podwright.core.cel.cost.counted import LIST_COST, MAP_COST, STRING_FACTOR, call_cost
 from podwright.core.cel.types import Type
 from podwright.core.cel.values import MAX_UINT, Opaque
@@ -175,7 +175,7 @@ _RESULTS: Final[dict[str, _Result]] = {
 """The results of functions whose size their arguments bound."""
 
 
-def greatest_cost(tree: Node, variables: Mapping[str, Type]) -> int:
+def greatest_cost(tree: TreeNode, variables: Mapping[str, Type]) -> int:
     """The bound. More than 2**53: there is none, since the expression visits values of unknown size."""
     return _of(tree, {name: Sized.of(kind) for name, kind in variables.items()})[0]
 
@@ -183,7 +183,7 @@ def greatest_cost(tree: Node, variables: Mapping[str, Type]) -> int:
 Scope = Mapping[str, Sized]
 
 
-def _of(node: Node, scope: Scope) -> tuple[int, Sized]:
+def _of(node: TreeNode, scope: Scope) -> tuple[int, Sized]:
     """The cost of a node, and its value."""
     match node:
         case Const():
@@ -209,7 +209,7 @@ def _of(node: Node, scope: Scope) -> tuple[int, Sized]:
     return 0, Sized.of(node.type)
 
 
-def _of_all(nodes: Sequence[Node], scope: Scope) -> tuple[Sequence[int], Sequence[Sized]]:
+def _of_all(nodes: Sequence[TreeNode], scope: Scope) -> tuple[Sequence[int], Sequence[Sized]]:
     found = [_of(node, scope) for node in nodes]
     return [cost for cost, _ in found], [value for _, value in found]
 

@@ -16,14 +16,14 @@ from podwright.core.cel.checking.tree import (
     Ident,
     ListExpr,
     MapExpr,
-    Node,
     Select,
+    TreeNode,
 )
 from podwright.core.cel.errors import CelError, EvaluationError, Issue
 from podwright.core.cel.evaluation.attributes import KEYS, Attribute, Conditional, Qualifier, Step
 from podwright.core.cel.evaluation.calls import Functions, compile_call
 from podwright.core.cel.evaluation.loops import binding, finished, fresh, loop
-from podwright.core.cel.evaluation.scopes import Scope, accumulator, global_variable, variable
+from podwright.core.cel.evaluation.scopes import NameScope, accumulator, global_variable, variable
 from podwright.core.cel.evaluation.steps import (
     build_list,
     build_map,
@@ -37,7 +37,7 @@ from podwright.core.cel.values import Value, to_key
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompiledNode:
     """A compiled node: its closure, its attribute if it is one, its value if it is constant."""
 
     step: Step
@@ -50,12 +50,12 @@ class Plan:
         return self.attribute if self.attribute is not None else Attribute(self.step)
 
 
-def _constant(value: Value) -> Plan:
-    return Plan(lambda _frame: value, is_constant=True, value=value)
+def _constant(value: Value) -> CompiledNode:
+    return CompiledNode(lambda _frame: value, is_constant=True, value=value)
 
 
-def _attribute(attribute: Attribute | Conditional) -> Plan:
-    return Plan(attribute.step(), attribute)
+def _attribute(attribute: Attribute | Conditional) -> CompiledNode:
+    return CompiledNode(attribute.step(), attribute)
 
 
 @dataclass
@@ -63,9 +63,9 @@ class Compiler:
     """Compiles one tree. `functions` has the functions of the environment."""
 
     functions: Functions
-    scope: Scope = field(default_factory=Scope)
+    scope: NameScope = field(default_factory=NameScope)
 
-    def compile(self, node: Node) -> Plan:
+    def compile(self, node: TreeNode) -> CompiledNode:
         """Raises CelError if a constant part of the tree fails, as cel-go does."""
         if isinstance(node, Const):
             return _constant(node.value)
@@ -84,9 +84,11 @@ class Compiler:
             return self._comprehension(node)
         raise CelError(Issue(0, 0, "the expression has a part of an unknown kind"))
 
-    def _call(self, node: Call) -> Plan:
+    def _call(self, node: Call) -> CompiledNode:
         if node.function in ("_&&_", "_||_"):
-            return Plan(logic([self.compile(term).step for term in _terms(node)], until=node.function == "_||_"))
+            return CompiledNode(
+                logic([self.compile(term).step for term in _terms(node)], until=node.function == "_||_")
+            )
         plans = [self.compile(argument) for argument in node.args]
         match node.function:
             case "_?_:_":
@@ -95,9 +97,9 @@ class Compiler:
                 index = _index(node, plans[1], is_optional=node.function != "_[_]")
                 return _attribute(plans[0].as_attribute().then(index))
             case "@not_strictly_false" | "__not_strictly_false__":
-                return Plan(not_strictly_false(plans[0].step))
+                return CompiledNode(not_strictly_false(plans[0].step))
             case "or" | "orValue" if node.overload in ("", "optional_or_optional", "optional_orValue_value"):
-                return Plan(choose_optional(plans[0].step, plans[1].step, unwrap=node.function == "orValue"))
+                return CompiledNode(choose_optional(plans[0].step, plans[1].step, unwrap=node.function == "orValue"))
         if node.function in CONVERSIONS and len(plans) == 1 and plans[0].is_constant:
             return _folded(node, plans[0].value)
         if node.overload == "in_list" and plans[1].is_constant:
@@ -106,23 +108,23 @@ class Compiler:
                 return _constant(False)
             step = membership(plans[0].step, elements)
             if step is not None:
-                return Plan(step)
+                return CompiledNode(step)
         constants = {i: plan.value for i, plan in enumerate(plans) if plan.is_constant}
-        return Plan(compile_call(node, [plan.step for plan in plans], constants, self.functions))
+        return CompiledNode(compile_call(node, [plan.step for plan in plans], constants, self.functions))
 
-    def _list(self, node: ListExpr) -> Plan:
+    def _list(self, node: ListExpr) -> CompiledNode:
         plans = [self.compile(element) for element in node.elements]
         if all(plan.is_constant for plan in plans) and not node.optional:
             return _constant([plan.value for plan in plans])
-        return Plan(build_list(tuple(plan.step for plan in plans), node.optional))
+        return CompiledNode(build_list(tuple(plan.step for plan in plans), node.optional))
 
-    def _map(self, node: MapExpr) -> Plan:
+    def _map(self, node: MapExpr) -> CompiledNode:
         plans = [(self.compile(entry.key), self.compile(entry.value), entry.is_optional) for entry in node.entries]
         if all(key.is_constant and value.is_constant and not optional for key, value, optional in plans):
             return _constant({to_key(key.value): value.value for key, value, _ in plans})
-        return Plan(build_map(tuple((key.step, value.step, optional) for key, value, optional in plans)))
+        return CompiledNode(build_map(tuple((key.step, value.step, optional) for key, value, optional in plans)))
 
-    def _comprehension(self, node: Comprehension) -> Plan:
+    def _comprehension(self, node: Comprehension) -> CompiledNode:
         range_, init = self.compile(node.range), self.compile(node.init)
         grows = init.is_constant and init.value in ([], {}) and node.accumulator[:1] in "@_"
         place, first, second = self.scope.place(), self.scope.place(), self.scope.place()
@@ -137,17 +139,17 @@ class Compiler:
         result = self.compile(node.result).step
         self.scope.names = outer
         if range_.is_constant and range_.value in ([], {}):
-            return Plan(binding(place, result))
+            return CompiledNode(binding(place, result))
         places = (place, first, second if node.second else None)
         always = condition.is_constant and condition.value is True
         body = loop(places, range_.step, None if always else condition.step, step.step)
-        return Plan(finished(body, result, grows=grows))
+        return CompiledNode(finished(body, result, grows=grows))
 
 
-def _terms(node: Call) -> list[Node]:
+def _terms(node: Call) -> list[TreeNode]:
     """The terms of a chain of the same logical operator, however it is nested."""
-    found: list[Node] = []
-    stack: list[Node] = [node]
+    found: list[TreeNode] = []
+    stack: list[TreeNode] = [node]
     while stack:
         term = stack.pop()
         if isinstance(term, Call) and term.function == node.function:
@@ -157,14 +159,14 @@ def _terms(node: Call) -> list[Node]:
     return found
 
 
-def _folded(node: Call, value: Value) -> Plan:
+def _folded(node: Call, value: Value) -> CompiledNode:
     try:
         return _constant(CONVERSIONS[node.function](value))
     except EvaluationError as error:
         raise CelError(Issue(0, node.offset, str(error))) from None
 
 
-def _index(node: Call, plan: Plan, *, is_optional: bool) -> Qualifier:
+def _index(node: Call, plan: CompiledNode, *, is_optional: bool) -> Qualifier:
     if plan.is_constant:
         if plan.value.__class__ not in KEYS:
             raise CelError(Issue(0, node.offset, f"invalid qualifier type: {go_type(plan.value)}"))

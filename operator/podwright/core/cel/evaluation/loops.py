@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from podwright.core.cel.errors import CancelledError, EvaluationError
 from podwright.core.cel.evaluation.attributes import Step
-from podwright.core.cel.evaluation.scopes import UNSET, Failure
+from podwright.core.cel.evaluation.scopes import UNSET, FailedStep
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.library.conversions import go_type
 from podwright.core.cel.library.operators import GrowingList, GrowingMap
@@ -57,7 +57,7 @@ def loop(places: Places, range_: Step, condition: Step | None, step: Step) -> Ca
             except CancelledError:
                 raise
             except EvaluationError as error:
-                slots[place] = Failure(error)
+                slots[place] = FailedStep(error)
 
     return run
 

@@ -12,7 +12,7 @@ from podwright.core.cel.values import Value
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedStep:
     """What an accumulator holds if its step failed: a later use raises the error."""
 
     error: EvaluationError
@@ -23,7 +23,7 @@ UNSET: Final = object()
 
 
 @dataclass
-class Scope:
+class NameScope:
     """The names in scope with the closures that read them. `count` is the number of places in use so far."""
 
     names: dict[str, Step] = field(default_factory=dict)
@@ -53,10 +53,10 @@ def accumulator(place: int, init: Step) -> Step:
             try:
                 found = init(frame)
             except EvaluationError as error:
-                frame.slots[place] = Failure(error)
+                frame.slots[place] = FailedStep(error)
                 raise
             frame.slots[place] = found
-        elif found.__class__ is Failure:
+        elif found.__class__ is FailedStep:
             raise found.error
         return found
 

@@ -72,7 +72,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
+class DeviceRequest:
     """A request with one ask, or with alternatives of which the first that can be allocated counts. Without asks, its
     kind is not known.
     """
@@ -83,7 +83,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constraint:
+class DeviceConstraint:
     """All devices of some requests have the same value of an attribute, or (`distinct`) each another. No `requests`:
     all of the claim.
 
@@ -104,8 +104,8 @@ class Constraint:
 class ClaimSpec:
     """What a claim asks for. Interned."""
 
-    requests: tuple[Request, ...]
-    constraints: tuple[Constraint, ...]
+    requests: tuple[DeviceRequest, ...]
+    constraints: tuple[DeviceConstraint, ...]
     config: tuple[Raw, ...]
     problem: str = ""
     """Why a part could not be understood: such a claim is never allocated."""
@@ -237,16 +237,16 @@ def _each(raw: Raw, field: str, where: str, parse: Any) -> tuple[Any, ...]:
     )
 
 
-def _request(raw: Raw, where: str) -> Request:
+def _request(raw: Raw, where: str) -> DeviceRequest:
     name = as_text(raw.get("name"), f"{where}.name")
     exactly = raw.get("exactly")
     if exactly is not None:
         ask = _ask(as_mapping(exactly, f"{where}.exactly"), f"{where}.exactly", name, "")
-        return Request(name, (ask,), has_alternatives=False)
+        return DeviceRequest(name, (ask,), has_alternatives=False)
     alternatives = _each(
         raw, "firstAvailable", where, lambda item, at: _ask(item, at, as_text(item.get("name"), f"{at}.name"), name)
     )
-    return Request(name, alternatives, has_alternatives=True)
+    return DeviceRequest(name, alternatives, has_alternatives=True)
 
 
 def _ask(raw: Raw, where: str, name: str, parent: str) -> Ask:
@@ -275,10 +275,10 @@ def _ask(raw: Raw, where: str, name: str, parent: str) -> Ask:
     )
 
 
-def _constraint(raw: Raw, where: str) -> Constraint:
+def _constraint(raw: Raw, where: str) -> DeviceConstraint:
     match = as_optional_text(raw.get("matchAttribute"), f"{where}.matchAttribute")
     distinct = as_optional_text(raw.get("distinctAttribute"), f"{where}.distinctAttribute")
-    return Constraint(
+    return DeviceConstraint(
         match or distinct, distinct=not match, requests=frozenset(as_texts(raw.get("requests"), f"{where}.requests"))
     )
 

@@ -114,8 +114,8 @@ class ClaimWrites:
 
     async def undo(self) -> None:
         """Takes back what was written for the pod, as far as the API server allows it. Allocations stay, as in
-        kube-scheduler, unless another claim got a device of them earlier. So does the reservation for its group, whose other
-        members may need it.
+        kube-scheduler, unless another claim got a device of them earlier. So does the reservation for its group, whose
+        other members may need it.
         """
         if self.created is not None:
             self.reserved.pop(self.created.uid, None)

@@ -10,7 +10,7 @@ from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.node_requests import ExtendedResources
-from podwright.core.plugins.devices.reservation import Reservation
+from podwright.core.plugins.devices.reservation import DeviceReservation
 
 
 class Writes(Protocol):
@@ -40,7 +40,7 @@ class CycleClaims:
     """True if victims may free devices for the pod."""
     removed: dict[str, PodInfo] = field(default_factory=dict)
     """The pods that a dry run has removed, by uid."""
-    reservation: Reservation | None = None
+    reservation: DeviceReservation | None = None
     writes: Writes | None = None
     """The writes to the API server for the pod, which `undo` takes back."""
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.devices.choice import AllocationOrder, Choice, Preempting, Scoring
+from podwright.core.devices.choice import AllocationOrder, DeviceChoice, Preempting, Scoring
 from podwright.core.devices.verdicts import STEPS_PER_SECOND
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.cost import Cost
@@ -66,16 +66,16 @@ from podwright.core.plugins.devices.evaluation import (
     NOT_ALLOCATABLE,
     NOT_AVAILABLE,
     STATUSES,
+    DeviceEvaluationError,
     Evaluation,
-    EvaluationError,
 )
 from podwright.core.plugins.devices.explained import ELSEWHERE, why_elsewhere, why_nowhere
 from podwright.core.plugins.devices.freed import waits_for_release
 from podwright.core.plugins.devices.hints import device_hints
 from podwright.core.plugins.devices.node_requests import extended_resources
-from podwright.core.plugins.devices.plans import Plan, plan_of, reserved_claims
+from podwright.core.plugins.devices.plans import AllocationPlan, plan_of, reserved_claims
 from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of, consumer_of
-from podwright.core.plugins.devices.reservation import Reservation, hold, release
+from podwright.core.plugins.devices.reservation import DeviceReservation, hold, release
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -150,7 +150,7 @@ class DynamicResources(
             handle,
             steps=int(seconds * STEPS_PER_SECOND) if limited else None,
             binding_timeout=parse_duration(args.binding_timeout),
-            choice=Choice(args.allocation, args.scoring),
+            choice=DeviceChoice(args.allocation, args.scoring),
         )
         self._binding_timeout = parse_duration(args.binding_timeout)
         self._writing: set[str] = set()
@@ -302,7 +302,7 @@ class DynamicResources(
     def _guarded(self, evaluate: Callable[[CycleClaims, X], Y], found: CycleClaims, where: X) -> Y:
         try:
             return evaluate(found, where)
-        except EvaluationError as error:
+        except DeviceEvaluationError as error:
             raise PluginError(self.name, "filter", str(error)) from error
 
     # PostFilter
@@ -367,17 +367,17 @@ class DynamicResources(
             return Status(Code.ERROR, (f'node "{node_name}" not found',))
         if found.reservation is not None:
             release(found.reservation, known, pod.uid)
-        reservation = found.reservation = Reservation(node_name)
+        reservation = found.reservation = DeviceReservation(node_name)
         try:
             allocated = self._evaluation.solve(found, node_name)
-        except EvaluationError as error:
+        except DeviceEvaluationError as error:
             return Status(Code.ERROR, (str(error),))
         for position, allocation in {**found.shared, **allocated}.items():
             hold(reservation, position, found.claim(position, node.present), allocation, known, pod)
         state.devices = _names_of(found, allocated)
         return None
 
-    def plan(self, state: CycleState, node_name: str) -> Plan | None:
+    def plan(self, state: CycleState, node_name: str) -> AllocationPlan | None:
         """Plans what is written if the pod goes to this node, which must be feasible; None for a pod without claims.
         Changes nothing.
 
@@ -389,7 +389,7 @@ class DynamicResources(
             return None
         try:
             allocated = self._evaluation.solve(found, node_name)
-        except EvaluationError as error:
+        except DeviceEvaluationError as error:
             raise PluginError(self.name, "reserve", str(error)) from error
         return plan_of(found, {**found.shared, **allocated}, node.present)
 

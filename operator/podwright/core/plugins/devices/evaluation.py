@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.devices.allocator import allocator_of
-from podwright.core.devices.choice import Choice
+from podwright.core.devices.choice import DeviceChoice
 from podwright.core.devices.errors import AllocationError, SearchTimeoutError
-from podwright.core.devices.problem import Problem
+from podwright.core.devices.problem import AllocationProblem
 from podwright.core.devices.verdicts import (
     FAILS,
     MOST_PREFERRED,
     STEPS_PER_SECOND,
-    Limits,
-    Verdicts,
+    DeviceVerdicts,
+    SearchLimits,
 )
 from podwright.core.framework.helpers import normalize_by_greatest
 from podwright.core.framework.interface import Bools, Handle, Int64s
@@ -63,22 +63,22 @@ SCORES_OF_FITS: Final = 101
 _UNAFFECTED: Final[NDArray[np.int64]] = np.zeros(1, np.int64)
 
 
-class EvaluationError(Exception):
+class DeviceEvaluationError(Exception):
     """The attempt as a whole fails. The text is kube-scheduler's."""
 
 
 class _Asked(NamedTuple):
     """The problem of the claims to allocate on nodes of one variant. `names`: of these claims."""
 
-    problem: Problem
-    verdicts: Verdicts
+    problem: AllocationProblem
+    verdicts: DeviceVerdicts
     names: Sequence[str]
 
 
 class Evaluation:
     """See the module."""
 
-    def __init__(self, handle: Handle, *, steps: int | None, binding_timeout: float, choice: Choice) -> None:
+    def __init__(self, handle: Handle, *, steps: int | None, binding_timeout: float, choice: DeviceChoice) -> None:
         """`steps`: the most steps of a search on one node, None: no limit. `binding_timeout`: in seconds. `choice`:
         among devices and nodes.
         """
@@ -131,7 +131,7 @@ class Evaluation:
             if not asked.verdicts.would_fit(asked.problem, slot, claims.usage.without(freed), DRY_RUN_STEPS):
                 return code
         except AllocationError as error:
-            raise EvaluationError(error.message(asked.names)) from error
+            raise DeviceEvaluationError(error.message(asked.names)) from error
         unavailable = (self._unavailable(found, position) for position in range(len(found.claims)))
         return NOT_AVAILABLE if any(each is not None and each[slot] for each in unavailable) else _AVAILABLE
 
@@ -153,9 +153,9 @@ class Evaluation:
                     error = asked.verdicts.error(asked.problem, slot, limits)
                     failed.append((slot, error.message(asked.names)))
             except SearchTimeoutError as error:
-                raise EvaluationError(_timed_out(error)) from error
+                raise DeviceEvaluationError(_timed_out(error)) from error
         if failed:
-            raise EvaluationError(min(failed)[1])
+            raise DeviceEvaluationError(min(failed)[1])
 
     def _unavailable(self, found: CycleClaims, position: int) -> Bools | None:
         """bool[nodes]: where an allocated claim is not available; None: nowhere."""
@@ -188,9 +188,9 @@ class Evaluation:
         asked = self._asked(found, variant)
         return DevicesHere(self._cache, asked.problem, asked.names)
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> SearchLimits:
         bounded = self._cache.deadline.bounds_searches
-        return Limits(self._steps, _WHOLE_ATTEMPT_STEPS if bounded else None)
+        return SearchLimits(self._steps, _WHOLE_ATTEMPT_STEPS if bounded else None)
 
     def scores(self, found: CycleClaims, slots: NDArray[np.intp]) -> Int64s | int:
         """int64[slots]: how much the chosen alternatives are preferred; or one number for all.
@@ -233,7 +233,7 @@ class Evaluation:
         """The allocations on a node that can serve the claims, by position. Raises EvaluationError."""
         slot = self._cache.table.slot_of(node_name)
         if slot is None:
-            raise EvaluationError(f'node "{node_name}" not found')
+            raise DeviceEvaluationError(f'node "{node_name}" not found')
         variant = 0 if found.extended is None else int(found.extended.codes(self._cache.table)[slot])
         claims = found.to_allocate(variant)
         if not claims:
@@ -243,9 +243,9 @@ class Evaluation:
             search = asked.verdicts.solve(asked.problem, slot, self._limits())
             return dict(zip(claims, allocate(search, list(claims.values())), strict=True))
         except AllocationError as error:
-            raise EvaluationError(error.message([claim.key for claim in claims.values()])) from error
+            raise DeviceEvaluationError(error.message([claim.key for claim in claims.values()])) from error
         except SearchTimeoutError as error:
-            raise EvaluationError(_timed_out(error)) from error
+            raise DeviceEvaluationError(_timed_out(error)) from error
 
 
 def _timed_out(error: SearchTimeoutError) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.devices.counters import AvailableCounters
-from podwright.core.devices.problem import PreparedAsk, Problem
+from podwright.core.devices.problem import AllocationProblem, PreparedAsk
 from podwright.core.devices.selectors import YES, SelectorError
 from podwright.core.framework.explaining import MOST_NAMED, Why, some
 from podwright.core.objects.devices.claims import ALL, Ask, ResourceClaim
@@ -54,7 +54,7 @@ class Shortage(NamedTuple):
 class DevicesHere:
     """What keeps the claims of a pod from the devices of nodes."""
 
-    def __init__(self, cache: Cache, problem: Problem, names: Sequence[str]) -> None:
+    def __init__(self, cache: Cache, problem: AllocationProblem, names: Sequence[str]) -> None:
         """`names`: of the problem's claims."""
         cache.devices.index.refresh()
         self._cache = cache

@@ -15,7 +15,7 @@ Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AllocationPlan:
     """`allocations`: v1.AllocationResult by the name of each newly allocated claim. `reserved`: the names of all claims
     that the pod uses.
     """
@@ -28,7 +28,7 @@ class Plan:
     """True if the pod is not bound before the binding conditions of its devices are true."""
 
 
-def plan_of(found: CycleClaims, allocated: Mapping[int, Allocation], node: Node) -> Plan:
+def plan_of(found: CycleClaims, allocated: Mapping[int, Allocation], node: Node) -> AllocationPlan:
     """The plan with these allocations, by the position of the claim."""
     special = None if found.extended is None else found.extended.claim(found.extended.code(node))
     extended = None
@@ -42,7 +42,7 @@ def plan_of(found: CycleClaims, allocated: Mapping[int, Allocation], node: Node)
     for i, allocation in allocated.items():
         if i < len(found.claims) and i not in found.shared:
             allocations.setdefault(found.claims[i].name, allocation.raw)  # a pod may name a claim twice
-    return Plan(
+    return AllocationPlan(
         allocations=allocations,
         reserved=sorted({claim.name for claim in found.claims}),
         extended=extended,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.core.devices.allocation import allocations_of
-from podwright.core.devices.search import Search
+from podwright.core.devices.search import DeviceSearch
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim, parse_allocation
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.raw import Problems
@@ -22,7 +22,7 @@ _NAMESPACE: Final = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
 
 
 @dataclass(slots=True)
-class Reservation:
+class DeviceReservation:
     """The allocations that the pod's claims get, by the position of the claim. `node_name`: the node that was
     chosen.
     """
@@ -33,7 +33,7 @@ class Reservation:
     """The uids of the claims whose allocation counts since this pod's Reserve."""
 
 
-def allocate(search: Search, claims: Sequence[ResourceClaim]) -> Sequence[Allocation]:
+def allocate(search: DeviceSearch, claims: Sequence[ResourceClaim]) -> Sequence[Allocation]:
     """The allocations of the claims that the search was for. Raises AllocationError."""
     made = _ShareIds(claims)
     results = allocations_of(search, [claim.key for claim in claims], made.next)
@@ -56,7 +56,7 @@ class _ShareIds:
         return str(uuid.uuid5(_NAMESPACE, f"{self._seed}#{self._made}"))
 
 
-def release(reservation: Reservation, claims: ClaimState, pod_uid: str) -> None:
+def release(reservation: DeviceReservation, claims: ClaimState, pod_uid: str) -> None:
     """Gives back what is in flight. May be called repeatedly."""
     for uid in reservation.in_flight:
         claims.end(uid, pod_uid)
@@ -64,7 +64,7 @@ def release(reservation: Reservation, claims: ClaimState, pod_uid: str) -> None:
 
 
 def hold(
-    reservation: Reservation,
+    reservation: DeviceReservation,
     position: int,
     claim: ResourceClaim,
     allocation: Allocation,

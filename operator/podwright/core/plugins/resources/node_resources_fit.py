@@ -62,8 +62,8 @@ from podwright.core.plugins.resources.score_formula import ScoreFormula
 from podwright.core.plugins.resources.shared import Shared, shared
 from podwright.core.plugins.resources.strategies import (
     SIMPLE,
+    AllocationStrategy,
     RequestedToCapacityRatio,
-    Strategy,
 )
 from podwright.core.preemption.units import victims_are_going
 from podwright.core.state.cache import Cache
@@ -145,7 +145,7 @@ class NodeResourcesFitArgs:
         yield from self.scoring_strategy.problems(f"{where}.scoringStrategy")
 
 
-def strategy_of(args: ScoringStrategy) -> Strategy:
+def strategy_of(args: ScoringStrategy) -> AllocationStrategy:
     """The strategy for valid args."""
     if args.requested_to_capacity_ratio is not None:
         return RequestedToCapacityRatio(args.resources, curve_of(args.requested_to_capacity_ratio.shape))
@@ -402,7 +402,7 @@ def _verdict(checked: CheckedRequests, node: NodeInfo, delegated: frozenset[str]
 class _FitScore(ScoreFormula):
     __slots__ = ("_demand", "_strategy")
 
-    def __init__(self, cache: Cache, columns: ResourceRows, strategy: Strategy, demand: Demand) -> None:
+    def __init__(self, cache: Cache, columns: ResourceRows, strategy: AllocationStrategy, demand: Demand) -> None:
         super().__init__(cache, columns)
         self._strategy = strategy
         self._demand = demand

@@ -32,7 +32,7 @@ def quotient(dividend: int, divisor: int) -> int:
     return dividend // divisor if dividend >= 0 else -(-dividend // divisor)
 
 
-class Strategy(ABC):
+class AllocationStrategy(ABC):
     """See the module."""
 
     bound: float
@@ -103,7 +103,7 @@ def _sum(rows: Floats) -> Floats:
     return total
 
 
-class LeastAllocated(Strategy):
+class LeastAllocated(AllocationStrategy):
     """Prefers nodes with more free resources."""
 
     bound = 0.0
@@ -126,7 +126,7 @@ class LeastAllocated(Strategy):
         return terms
 
 
-class MostAllocated(Strategy):
+class MostAllocated(AllocationStrategy):
     """Prefers nodes with more used resources."""
 
     bound = 100.0
@@ -188,7 +188,7 @@ class RequestedToCapacityRatio(MostAllocated):
         np.copyto(out, total, casting="unsafe")
 
 
-SIMPLE: Final[dict[str, Callable[[Sequence[ResourceSpec]], Strategy]]] = {
+SIMPLE: Final[dict[str, Callable[[Sequence[ResourceSpec]], AllocationStrategy]]] = {
     "LeastAllocated": LeastAllocated,
     "MostAllocated": MostAllocated,
 }

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from podwright.core.cel import types
-from podwright.core.cel.checking.tree import Call, Comprehension, Ident, Node, Select, children
+from podwright.core.cel.checking.tree import Call, Comprehension, Ident, Select, TreeNode, children
 from podwright.core.cel.cost.bound import greatest_cost
 from podwright.core.cel.environment import UNIT_SECONDS
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
@@ -22,7 +22,7 @@ from podwright.core.cel_columns.compiler import (
     PODS_IN_DOMAIN,
     PODS_ON_NODE,
     SIGNALS,
-    Compiler,
+    ColumnCompiler,
     free_variables,
     kind_of_type,
 )
@@ -30,14 +30,14 @@ from podwright.core.cel_columns.counts import SCOPE
 from podwright.core.cel_columns.kept import Column, KeptColumns
 from podwright.core.cel_columns.limits import node_limit
 from podwright.core.cel_columns.lone_node import LoneNode
-from podwright.core.cel_columns.nodes import NodeView, Viewer
+from podwright.core.cel_columns.nodes import NodeView, NodeViewer
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Evaluate, Operation, Run, run_alone
-from podwright.core.cel_columns.vectors import Kind, Operand, Vec, as_vec, failing
+from podwright.core.cel_columns.vectors import Operand, Vec, VecKind, as_vec, failing
 from podwright.core.cel_columns.views import View
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.plugins.rules.environment import environment, usual_variables, variables_with
-from podwright.core.plugins.rules.subject import CACHE, NAMESPACE, Subject, TimeInput, inputs_of
+from podwright.core.plugins.rules.subject import CACHE, NAMESPACE, RuleSubject, TimeInput, inputs_of
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -64,7 +64,7 @@ class Expression:
         """The greatest cost on one node if maps and lists are not larger than usual."""
         self.signals = signals_read(self.program.tree) if signals else frozenset[str]()
         """The signals that it reads."""
-        compiled = Compiler(self.program.tree, evaluator_of).compile()
+        compiled = ColumnCompiler(self.program.tree, evaluator_of).compile()
         self.reads = compiled.reads
         self.interpreted = compiled.interpreted
         self._operation: Operation = compiled.operation
@@ -84,9 +84,9 @@ class Expression:
         self._readers = tuple(part.reader() for part in inputs)
         counts = (CACHE, SCOPE) if _counts_pods(self.program.tree) else ()
         self._variables = (*dict.fromkeys(part.root for part in inputs), *counts)
-        self._viewer = Viewer(self.reads)
+        self._viewer = NodeViewer(self.reads)
 
-    def key(self, subject: Subject) -> Hashable:
+    def key(self, subject: RuleSubject) -> Hashable:
         """The key by which results for different pods are kept."""
         return (subject.owner.scope, *[read(subject) for read in self._readers])
 
@@ -98,13 +98,13 @@ class Expression:
         times = nodes if self._differs else min(nodes, len(table.taint_sets)) if self._reads_taints else min(nodes, 1)
         return min(self.usual_cost, node_limit(nodes)), times
 
-    def column(self, subject: Subject, kept: KeptColumns, view: View | None = None) -> Column:
+    def column(self, subject: RuleSubject, kept: KeptColumns, view: View | None = None) -> Column:
         """bool[nodes] and errors: whether each node passes. `view` shows a node with at least the fields that the
         expression reads.
         """
         return self._kept(kept, self._operation, subject, self.of_view, view)
 
-    def scores(self, subject: Subject, kept: KeptColumns, view: View | None = None, *, bounded: bool) -> Column:
+    def scores(self, subject: RuleSubject, kept: KeptColumns, view: View | None = None, *, bounded: bool) -> Column:
         """float64[nodes] and errors; `bounded`: int64[nodes] from 0 to 100."""
         operation, one = (self._bounded, self.bounded_of_view) if bounded else (self._score, self._number)
         return self._kept(kept, operation, subject, one, view)
@@ -113,8 +113,8 @@ class Expression:
         self,
         kept: KeptColumns,
         operation: Operation,
-        subject: Subject,
-        one: Callable[[Subject, NodeView], object],
+        subject: RuleSubject,
+        one: Callable[[RuleSubject, NodeView], object],
         view: View | None,
     ) -> Column:
         view = view or self._viewer.of
@@ -130,7 +130,7 @@ class Expression:
         """The estimated time of an evaluation on all nodes."""
         return UNIT_SECONDS * prod(self.work(table))
 
-    def evaluate(self, subject: Subject, node: NodeInfo, changes: Mapping[str, object] | None = None) -> object:
+    def evaluate(self, subject: RuleSubject, node: NodeInfo, changes: Mapping[str, object] | None = None) -> object:
         """The value for one node. `changes`: further variables. Raises EvaluationError.
 
         Columns count only the cost of the parts that they leave to the evaluator, so they may have a value where the
@@ -139,7 +139,7 @@ class Expression:
         """
         return self.of_view(subject, self._viewer.of(node), changes)
 
-    def of_view(self, subject: Subject, view: NodeView, changes: Mapping[str, object] | None = None) -> object:
+    def of_view(self, subject: RuleSubject, view: NodeView, changes: Mapping[str, object] | None = None) -> object:
         """The same for a node as a value of CEL, with at least the fields that the expression reads."""
         variables = {**subject.variables(self._variables), NODE: view}
         if self.signals:
@@ -153,28 +153,28 @@ class Expression:
             del variables[NODE]
             return run_alone(self._operation, LoneNode(view, subject.cache), variables)
 
-    def number(self, subject: Subject, node: NodeInfo) -> float:
+    def number(self, subject: RuleSubject, node: NodeInfo) -> float:
         """The value of a score for one node. Raises EvaluationError."""
         return self._number(subject, self._viewer.of(node))
 
-    def bounded_of_view(self, subject: Subject, view: NodeView) -> int:
+    def bounded_of_view(self, subject: RuleSubject, view: NodeView) -> int:
         """The value of a score as a whole number from 0 to 100. Raises EvaluationError."""
         return int(min(max(self._number(subject, view), 0), MAX_SCORE))
 
-    def _number(self, subject: Subject, view: NodeView) -> float:
+    def _number(self, subject: RuleSubject, view: NodeView) -> float:
         found = float(self.of_view(subject, view))  # type: ignore[arg-type]  # a number: the checker saw to that
         if not isfinite(found):
             raise EvaluationError(NOT_FINITE)
         return found
 
 
-def _counts_pods(tree: Node) -> bool:
+def _counts_pods(tree: TreeNode) -> bool:
     return (isinstance(tree, Call) and tree.function in (PODS_ON_NODE, PODS_IN_DOMAIN)) or any(
         map(_counts_pods, children(tree))
     )
 
 
-def signals_read(tree: Node, bound: frozenset[str] = frozenset()) -> frozenset[str]:
+def signals_read(tree: TreeNode, bound: frozenset[str] = frozenset()) -> frozenset[str]:
     """The names of the signals that a tree reads. Raises CelError if it reads all of them as one value."""
     match tree:
         case Select(operand=Ident(name=name)) if name == SIGNALS and name not in bound:
@@ -190,7 +190,7 @@ def signals_read(tree: Node, bound: frozenset[str] = frozenset()) -> frozenset[s
     return frozenset[str]().union(*(signals_read(child, bound) for child in children(tree)))
 
 
-def evaluator_of(tree: Node) -> Evaluate:
+def evaluator_of(tree: TreeNode) -> Evaluate:
     """A function that evaluates a checked part of an expression."""
     program = environment().part(tree)
 
@@ -218,7 +218,7 @@ def check_cost(cost: int) -> None:
 class Score(Operation):
     """A number as a double. One that is not finite is an error."""
 
-    def __init__(self, operation: Operation, kind: Kind) -> None:
+    def __init__(self, operation: Operation, kind: VecKind) -> None:
         self._operation, self._kind = operation, kind
         self.reads = operation.reads
 
@@ -226,9 +226,9 @@ class Score(Operation):
         found = as_vec(self._operation.run(run), run.count)
         values = found.data.astype(np.float64)
         errors = found.errors
-        if self._kind is Kind.DOUBLE:
+        if self._kind is VecKind.DOUBLE:
             errors = failing(run.errors.code(NOT_FINITE), ~np.isfinite(values), errors)
-        return Vec(Kind.DOUBLE, values, errors)
+        return Vec(VecKind.DOUBLE, values, errors)
 
 
 class Bounded(Operation):
@@ -243,4 +243,4 @@ class Bounded(Operation):
         values = np.where(np.isfinite(found.data), found.data, 0.0)
         if found.errors is not None:
             values = np.where(found.errors != 0, 0.0, values)
-        return Vec(Kind.INT, np.clip(values, 0, MAX_SCORE).astype(np.int64), found.errors)
+        return Vec(VecKind.INT, np.clip(values, 0, MAX_SCORE).astype(np.int64), found.errors)

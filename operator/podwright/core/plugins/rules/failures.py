@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Failure:
+class RuleFailure:
     """How many attempts had an error of the rule, and the last one: the node and what was wrong."""
 
     count: int = 0
@@ -19,7 +19,7 @@ class RuleFailures:
     """See the module. There is at most one entry for each rule."""
 
     def __init__(self) -> None:
-        self._by_rule: dict[str, Failure] = {}
+        self._by_rule: dict[str, RuleFailure] = {}
         self.listener: Callable[[str], None] | None = None
         """Called with the rule's name for each attempt in which it had an error."""
 
@@ -27,13 +27,13 @@ class RuleFailures:
         """The rule had an error on this node, and perhaps on others."""
         found = self._by_rule.get(rule)
         if found is None:
-            found = self._by_rule[rule] = Failure()
+            found = self._by_rule[rule] = RuleFailure()
         found.count += 1
         found.node, found.text = node, text
         if self.listener is not None:
             self.listener(rule)
 
     @property
-    def by_rule(self) -> Mapping[str, Failure]:
+    def by_rule(self) -> Mapping[str, RuleFailure]:
         """The failures by the rule's name."""
         return self._by_rule

@@ -25,13 +25,13 @@ from podwright.core.cel_columns.nodes import NodeView
 from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, held_bytes
 from podwright.core.cel_columns.views import NodeViews
 from podwright.core.framework.interface import Int64s
-from podwright.core.plugins.rules.owner import Owner
-from podwright.core.plugins.rules.rule_set import Filter, Score
-from podwright.core.plugins.rules.subject import Input, Subject, TimeInput
-from podwright.core.state.columns.change_log import Changes
+from podwright.core.plugins.rules.owner import RuleOwner
+from podwright.core.plugins.rules.rule_set import Filter, RuleScore
+from podwright.core.plugins.rules.subject import Input, RuleSubject, TimeInput
+from podwright.core.state.columns.change_log import RowChanges
 
-Subjects = Mapping[Owner, Subject]
-R = TypeVar("R", bound=Filter | Score)
+Subjects = Mapping[RuleOwner, RuleSubject]
+R = TypeVar("R", bound=Filter | RuleScore)
 V = TypeVar("V")
 A = TypeVar("A", bound=np.generic)
 
@@ -53,7 +53,7 @@ def failing_of(position: int, column: Column) -> Sequence[Failing]:
     return (Failing(position, column.failing, column.texts.text(int(column.vec.errors[column.failing]))),)
 
 
-class Verdict(NamedTuple):
+class RuleVerdict(NamedTuple):
     """The verdict of a filter, by its position, on all nodes at one moment. The arrays are never changed in place."""
 
     position: int
@@ -62,15 +62,15 @@ class Verdict(NamedTuple):
     texts: ErrorTexts
 
     @staticmethod
-    def of(position: int, column: Column) -> Verdict:
-        return Verdict(position, column.passing, column.vec.errors, column.texts)
+    def of(position: int, column: Column) -> RuleVerdict:
+        return RuleVerdict(position, column.passing, column.vec.errors, column.texts)
 
 
 class Passing(NamedTuple):
     """bool[nodes]: the nodes that pass all filters of a group; and each filter's verdict."""
 
     ok: Bools
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[RuleVerdict]
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Result(Generic[V]):
     seq: Hashable
 
 
-class Group(ABC, Generic[R, V]):
+class RuleGroup(ABC, Generic[R, V]):
     """See the module. `rules` have their positions among the policy's filters or scores."""
 
     def __init__(self, rules: Sequence[tuple[int, R]], kept: KeptColumns, views: NodeViews) -> None:
@@ -94,11 +94,11 @@ class Group(ABC, Generic[R, V]):
         self._kept: KeptColumns = kept
         self._views: NodeViews = views
         reads = reduce(or_, (rule.expression.reads for _, rule in rules))
-        self._log: Changes = changes_of(reads, kept.nodes.cache)
-        parts: dict[tuple[Owner, Input | TimeInput], None] = dict.fromkeys(
+        self._log: RowChanges = changes_of(reads, kept.nodes.cache)
+        parts: dict[tuple[RuleOwner, Input | TimeInput], None] = dict.fromkeys(
             (rule.owner, part) for _, rule in rules for part in rule.expression.inputs
         )
-        self._readers: Sequence[tuple[Owner, Callable[[Subject], Hashable]]] = [
+        self._readers: Sequence[tuple[RuleOwner, Callable[[RuleSubject], Hashable]]] = [
             (owner, part.reader()) for owner, part in parts
         ]
         self._known: Hashable = tuple(
@@ -152,12 +152,12 @@ class Group(ABC, Generic[R, V]):
         """What the result depends on besides the rule's expression."""
 
     @abstractmethod
-    def _column(self, rule: R, subject: Subject) -> Column:
+    def _column(self, rule: R, subject: RuleSubject) -> Column:
         """The rule's result on all nodes."""
 
     @staticmethod
     @abstractmethod
-    def _value(rule: R, subject: Subject, view: NodeView) -> int:
+    def _value(rule: R, subject: RuleSubject, view: NodeView) -> int:
         """The rule's result on one node. Raises EvaluationError."""
 
     @abstractmethod
@@ -175,22 +175,24 @@ class Group(ABC, Generic[R, V]):
         """The value with these results of all rules in these rows. Copies what differs."""
 
 
-class FilterGroup(Group[Filter, Passing]):
+class FilterGroup(RuleGroup[Filter, Passing]):
     """Filters: which nodes pass all of them."""
 
     @staticmethod
     def _settings(_rule: Filter) -> Sequence[int]:
         return ()
 
-    def _column(self, rule: Filter, subject: Subject) -> Column:
+    def _column(self, rule: Filter, subject: RuleSubject) -> Column:
         return rule.expression.column(subject, self._kept, self._views.of)
 
     @staticmethod
-    def _value(rule: Filter, subject: Subject, view: NodeView) -> int:
+    def _value(rule: Filter, subject: RuleSubject, view: NodeView) -> int:
         return rule.expression.of_view(subject, view) is True
 
     def _combined(self, columns: Sequence[Column]) -> tuple[Passing, int]:
-        verdicts = [Verdict.of(position, column) for (position, _), column in zip(self._rules, columns, strict=True)]
+        verdicts = [
+            RuleVerdict.of(position, column) for (position, _), column in zip(self._rules, columns, strict=True)
+        ]
         ok = np.logical_and.reduce([verdict.passing for verdict in verdicts])
         errors = (verdict.errors for verdict in verdicts)
         size = ok.nbytes * (1 + len(verdicts)) + sum(each.nbytes for each in errors if each is not None)
@@ -211,18 +213,18 @@ class FilterGroup(Group[Filter, Passing]):
         return Passing(with_rows(value.ok, [(row, all(found)) for row, found in rows]), verdicts)
 
 
-class ScoreGroup(Group[Score, Int64s]):
+class ScoreGroup(RuleGroup[RuleScore, Int64s]):
     """Scores that are not normalised: int64[nodes], their weighted sum."""
 
     @staticmethod
-    def _settings(rule: Score) -> Sequence[int]:
+    def _settings(rule: RuleScore) -> Sequence[int]:
         return (rule.weight,)
 
-    def _column(self, rule: Score, subject: Subject) -> Column:
+    def _column(self, rule: RuleScore, subject: RuleSubject) -> Column:
         return rule.expression.scores(subject, self._kept, self._views.of, bounded=True)
 
     @staticmethod
-    def _value(rule: Score, subject: Subject, view: NodeView) -> int:
+    def _value(rule: RuleScore, subject: RuleSubject, view: NodeView) -> int:
         return rule.weight * rule.expression.bounded_of_view(subject, view)
 
     def _combined(self, columns: Sequence[Column]) -> tuple[Int64s, int]:

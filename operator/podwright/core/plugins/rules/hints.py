@@ -20,10 +20,10 @@ from podwright.core.framework.cluster_events import (
 )
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.rules.owner import Owner
+from podwright.core.plugins.rules.owner import RuleOwner
 from podwright.core.plugins.rules.params import CONFIG_MAP
 from podwright.core.plugins.rules.rule_set import Filter, RuleSet
-from podwright.core.plugins.rules.subject import Subject
+from podwright.core.plugins.rules.subject import RuleSubject
 from podwright.core.state.nodeinfo import NodeInfo
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class RuleHints:
     def __init__(
         self,
         rules: RuleSet,
-        subject: Callable[[PodInfo, Owner], Subject],
+        subject: Callable[[PodInfo, RuleOwner], RuleSubject],
         passes_anywhere: Callable[[PodInfo, Filter], bool],
     ) -> None:
         self._rules = rules
@@ -122,7 +122,7 @@ class RuleHints:
         return known
 
 
-def _passes(asked: Sequence[tuple[Expression, Subject]], node: Node) -> bool:
+def _passes(asked: Sequence[tuple[Expression, RuleSubject]], node: Node) -> bool:
     info = NodeInfo(node.name)
     info.node = node
     for expression, subject in asked:

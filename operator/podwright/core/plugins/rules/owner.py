@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Owner:
+class RuleOwner:
     """The policy that rules belong to, and what only they can read. Compared by identity.
 
     `params_from`: namespace and name of the ConfigMap with more params; None: there is none. `scope`: the only

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podwright.core.plugins.rules.owner import Owner
+from podwright.core.plugins.rules.owner import RuleOwner
 from podwright.core.state.object_store import ObjectStore
 
 CONFIG_MAP = "ConfigMap"
@@ -22,7 +22,7 @@ class Params:
     policy's own params are.
     """
 
-    def __init__(self, owner: Owner, store: ObjectStore) -> None:
+    def __init__(self, owner: RuleOwner, store: ObjectStore) -> None:
         self._own = own = owner.params
         self._config_map = owner.params_from
         self._store = store

@@ -42,12 +42,12 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.status import SKIP, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.failures import RuleFailures
-from podwright.core.plugins.rules.groups import Failing, FilterGroup, ScoreGroup, Verdict, failing_of
+from podwright.core.plugins.rules.groups import Failing, FilterGroup, RuleVerdict, ScoreGroup, failing_of
 from podwright.core.plugins.rules.hints import RuleHints
-from podwright.core.plugins.rules.owner import Owner
+from podwright.core.plugins.rules.owner import RuleOwner
 from podwright.core.plugins.rules.params import Params, Unreadable
-from podwright.core.plugins.rules.rule_set import Filter, Normalization, RuleSet, Score
-from podwright.core.plugins.rules.subject import Subject
+from podwright.core.plugins.rules.rule_set import Filter, Normalization, RuleScore, RuleSet
+from podwright.core.plugins.rules.subject import RuleSubject
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -87,11 +87,11 @@ class PolicyRules(
         column = rule.expression.column(self._subject(pod, rule.owner), self._kept)
         return bool(np.any(column.passing & self.handle.cache.table.valid))
 
-    def _subject(self, pod: PodInfo, owner: Owner) -> Subject:
+    def _subject(self, pod: PodInfo, owner: RuleOwner) -> RuleSubject:
         minute = int(self.handle.now() // 60) if self._reads_time else 0
-        return Subject(pod, owner, self.params[owner].current(), self.handle.cache, minute)
+        return RuleSubject(pod, owner, self.params[owner].current(), self.handle.cache, minute)
 
-    def _subjects(self, pod: PodInfo) -> Mapping[Owner, Subject]:
+    def _subjects(self, pod: PodInfo) -> Mapping[RuleOwner, RuleSubject]:
         return {owner: self._subject(pod, owner) for owner in self.params}
 
     # Filter
@@ -116,7 +116,7 @@ class PolicyRules(
     def filter_all(self, state: CycleState, _pod: PodInfo, _table: NodeTable) -> FilterResult | None:
         subjects = state.data[self.name].subjects
         oks: list[Bools] = []
-        verdicts: list[Verdict] = []
+        verdicts: list[RuleVerdict] = []
         for group in self._filter_groups:
             found = group.get(subjects)
             self._failed(self.rules.filters, found.failing)
@@ -126,7 +126,7 @@ class PolicyRules(
             column = rule.expression.column(subjects[rule.owner], self._kept, self._views.of)
             self._failed(self.rules.filters, failing_of(position, column))
             oks.append(column.passing)
-            verdicts.append(Verdict.of(position, column))
+            verdicts.append(RuleVerdict.of(position, column))
         if not oks:
             return None
         return FilterResult(reduce(and_, oks), lambda: _explained(self.rules.filters, verdicts))
@@ -153,7 +153,7 @@ class PolicyRules(
 
     def score(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> int:
         """The sum for one node as if it were the only feasible one."""
-        subjects: Mapping[Owner, Subject] = state.data[self.name].subjects
+        subjects: Mapping[RuleOwner, RuleSubject] = state.data[self.name].subjects
         total = 0
         for rule in self.rules.scores:
             try:
@@ -165,7 +165,7 @@ class PolicyRules(
         return total
 
     def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> Int64s:
-        subjects: Mapping[Owner, Subject] = state.data[self.name].subjects
+        subjects: Mapping[RuleOwner, RuleSubject] = state.data[self.name].subjects
         total: Int64s | None = None
         for group in self._score_groups:
             found = group.get(subjects)
@@ -182,7 +182,7 @@ class PolicyRules(
             total = total + rule.weight * scores  # not in place: results are kept
         return total
 
-    def _failed(self, rules: Sequence[Filter | Score], failing: Sequence[Failing]) -> None:
+    def _failed(self, rules: Sequence[Filter | RuleScore], failing: Sequence[Failing]) -> None:
         """Rules have an error on a node, which `failures` counts once for each attempt."""
         for position, row, text in failing:
             self.failures.add(rules[position].name, self.handle.cache.table.names[row], text)
@@ -193,7 +193,7 @@ class _CycleState:
 
     __slots__ = ("changes", "subjects")
 
-    def __init__(self, subjects: Mapping[Owner, Subject], changes: Sequence[PodCountChange] = ()) -> None:
+    def __init__(self, subjects: Mapping[RuleOwner, RuleSubject], changes: Sequence[PodCountChange] = ()) -> None:
         self.subjects = subjects
         self.changes = list(changes)
 
@@ -201,7 +201,7 @@ class _CycleState:
         return _CycleState(self.subjects, self.changes)
 
 
-R = TypeVar("R", Filter, Score)
+R = TypeVar("R", Filter, RuleScore)
 
 
 def _by_reads(rules: Sequence[R]) -> tuple[Sequence[tuple[int, R]], Sequence[tuple[int, R]], Sequence[tuple[int, R]]]:
@@ -213,7 +213,7 @@ def _by_reads(rules: Sequence[R]) -> tuple[Sequence[tuple[int, R]], Sequence[tup
     others: list[tuple[int, R]] = []
     for position, rule in enumerate(rules):
         reads = rule.expression.reads
-        if reads & Reads.PLACED or (isinstance(rule, Score) and rule.normalize != "None"):
+        if reads & Reads.PLACED or (isinstance(rule, RuleScore) and rule.normalize != "None"):
             others.append((position, rule))
         else:
             (usage if reads.usage else nodes).append((position, rule))
@@ -243,7 +243,9 @@ def scaled(values: NDArray[np.float64], sound: Bools, normalize: Normalization) 
     return scores
 
 
-def _explained(filters: Sequence[Filter], verdicts: Sequence[Verdict]) -> tuple[NDArray[np.int32], Sequence[Status]]:
+def _explained(
+    filters: Sequence[Filter], verdicts: Sequence[RuleVerdict]
+) -> tuple[NDArray[np.int32], Sequence[Status]]:
     """int32[nodes] codes of the first filter that rejects each node, and the statuses. A code stands for a filter and
     its error.
     """

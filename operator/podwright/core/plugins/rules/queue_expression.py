@@ -16,9 +16,9 @@ from podwright.core.cel_columns.limits import COST_LIMIT
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.environment import environment, variables_with
 from podwright.core.plugins.rules.expression import check_cost, evaluator_of
-from podwright.core.plugins.rules.owner import Owner
+from podwright.core.plugins.rules.owner import RuleOwner
 from podwright.core.plugins.rules.params import Params
-from podwright.core.plugins.rules.subject import NAMESPACE, Input, Subject, inputs_of
+from podwright.core.plugins.rules.subject import NAMESPACE, Input, RuleSubject, inputs_of
 from podwright.core.state.cache import Cache
 
 _VARIABLES: Final = frozenset(("pod", NAMESPACE, "params", "policy"))
@@ -29,7 +29,7 @@ _POD_FIELDS: Final = frozenset(("name", "namespace", "labels", "priority", "sche
 class QueueExpression:
     """See the module."""
 
-    def __init__(self, text: str, owner: Owner) -> None:
+    def __init__(self, text: str, owner: RuleOwner) -> None:
         """Raises CelError if the text is no expression of type string, or reads what it may not read."""
         self._program = environment().compile(text)
         self._owner = owner
@@ -54,7 +54,7 @@ class QueueExpression:
         """
         if self._params is None or self._params[0] is not cache:
             self._params = cache, Params(self._owner, cache.store)
-        subject = Subject(pod, self._owner, self._params[1].current(), cache)
+        subject = RuleSubject(pod, self._owner, self._params[1].current(), cache)
         try:
             return str(self._program.evaluate(subject.variables(self._variables), COST_LIMIT))
         except EvaluationError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.framework.status import Code
-from podwright.core.plugins.rules.owner import Owner
+from podwright.core.plugins.rules.owner import RuleOwner
 
 if TYPE_CHECKING:
     from podwright.core.plugins.rules.expression import Expression
@@ -28,7 +28,7 @@ class Filter:
     name: str
     expression: Expression
     reason: str
-    owner: Owner
+    owner: RuleOwner
 
     @property
     def code(self) -> Code:
@@ -42,12 +42,12 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class RuleScore:
     """A score."""
 
     name: str
     expression: Expression
-    owner: Owner
+    owner: RuleOwner
     weight: int = 1
     normalize: Normalization = "None"
 
@@ -69,14 +69,14 @@ class RuleSet:
     """The args of the plugin: rules, in the order in which they run."""
 
     filters: tuple[Filter, ...] = ()
-    scores: tuple[Score, ...] = ()
+    scores: tuple[RuleScore, ...] = ()
 
     def work(self, table: NodeTable) -> tuple[RuleWork, ...]:
         """The estimated work of each rule for a new pod on these nodes."""
         return tuple(RuleWork(name, *each.work(table)) for name, each in self._expressions)
 
     @property
-    def owners(self) -> Sequence[Owner]:
+    def owners(self) -> Sequence[RuleOwner]:
         """The owners of the rules, each once."""
         return tuple({rule.owner: None for rule in self.filters} | {rule.owner: None for rule in self.scores})
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, Node, Select, children
+from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, Select, TreeNode, children
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.values import Timestamp
 from podwright.core.cel_columns.counts import SCOPE
 from podwright.core.cel_columns.limits import COST_LIMIT
 from podwright.core.cel_columns.run import Evaluate
 from podwright.core.objects.pod import PodInfo, body_of
-from podwright.core.plugins.rules.owner import Owner
+from podwright.core.plugins.rules.owner import RuleOwner
 from podwright.core.state.cache import Cache
 
 NAMESPACE: Final = "namespaceObject"
@@ -31,12 +31,14 @@ CACHE: Final = "@cache"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class Subject:
+class RuleSubject:
     """See the module. `params`: those of the owner, with those of its ConfigMap. `minute`: of the decision, since
     1970.
     """
 
-    def __init__(self, pod: PodInfo, owner: Owner, params: Mapping[str, str], cache: Cache, minute: int = 0) -> None:
+    def __init__(
+        self, pod: PodInfo, owner: RuleOwner, params: Mapping[str, str], cache: Cache, minute: int = 0
+    ) -> None:
         self.pod = pod
         self.owner = owner
         self.params = params
@@ -82,21 +84,21 @@ def _texts(holder: object, field: str) -> Mapping[str, str]:
     return found if all(isinstance(value, str) for value in found.values()) else {}
 
 
-def _tolerations(subject: Subject) -> list[Mapping[str, str]]:
+def _tolerations(subject: RuleSubject) -> list[Mapping[str, str]]:
     return [
         {"key": each.key, "operator": each.operator or "Equal", "value": each.value, "effect": each.effect}
         for each in subject.pod.tolerations.items
     ]
 
 
-def _owner(subject: Subject) -> Mapping[str, str]:
+def _owner(subject: RuleSubject) -> Mapping[str, str]:
     owner = subject.pod.owner
     if owner is None:
         return {"apiVersion": "", "kind": "", "name": ""}
     return {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name}
 
 
-_POD_VALUES: Final[Mapping[str, Callable[[Subject], object]]] = {
+_POD_VALUES: Final[Mapping[str, Callable[[RuleSubject], object]]] = {
     "name": lambda subject: subject.pod.name,
     "namespace": lambda subject: subject.pod.namespace,
     "labels": lambda subject: dict(subject.pod.labels),
@@ -112,7 +114,7 @@ _POD_VALUES: Final[Mapping[str, Callable[[Subject], object]]] = {
     "owner": _owner,
 }
 """The fields of `pod`, as values of CEL."""
-_VALUES: Final[Mapping[str, Callable[[Subject], object]]] = {
+_VALUES: Final[Mapping[str, Callable[[RuleSubject], object]]] = {
     "pod": lambda subject: {name: read(subject) for name, read in _POD_VALUES.items()},
     NAMESPACE: lambda subject: {
         "name": subject.pod.namespace,
@@ -127,7 +129,7 @@ _VALUES: Final[Mapping[str, Callable[[Subject], object]]] = {
 }
 """The variables of an evaluation, but for the node."""
 VARIABLES: Final = tuple(_VALUES)
-_POD_KEYS: Final[Mapping[str, Callable[[Subject], Hashable]]] = {
+_POD_KEYS: Final[Mapping[str, Callable[[RuleSubject], Hashable]]] = {
     "labels": lambda subject: subject.pod.labels,
     "annotations": lambda subject: tuple(subject.annotations.items()),
     "nodeSelector": lambda subject: tuple(subject.pod.node_affinity.node_selector.items()),
@@ -137,7 +139,7 @@ _POD_KEYS: Final[Mapping[str, Callable[[Subject], Hashable]]] = {
     "owner": lambda subject: subject.pod.owner,
 }
 """Keys that stand for the values of a field if these are not hashable or take long to compare."""
-_POD_MAPS: Final[Mapping[str, Callable[[Subject], Mapping[str, Any]]]] = {
+_POD_MAPS: Final[Mapping[str, Callable[[RuleSubject], Mapping[str, Any]]]] = {
     "labels": lambda subject: subject.pod.labels,
     "annotations": lambda subject: subject.annotations,
     "nodeSelector": lambda subject: subject.pod.node_affinity.node_selector,
@@ -154,7 +156,7 @@ class Input(NamedTuple):
     field: str = ""
     key: str | None = None
 
-    def reader(self) -> Callable[[Subject], Hashable]:
+    def reader(self) -> Callable[[RuleSubject], Hashable]:
         """A function that gives the key of the part's value."""
         if self.root == "pod":
             return _pod_reader(self.field, self.key)
@@ -163,14 +165,14 @@ class Input(NamedTuple):
         key = self.key
         of_policy = self.root == "policy"
 
-        def read(subject: Subject) -> Hashable:
+        def read(subject: RuleSubject) -> Hashable:
             params = subject.owner.params if of_policy else subject.params
             return tuple(params.items()) if key is None else params.get(key)
 
         return (lambda subject: subject.owner.policy) if self == ("policy", "name", None) else read
 
 
-def _pod_reader(field: str, key: str | None) -> Callable[[Subject], Hashable]:
+def _pod_reader(field: str, key: str | None) -> Callable[[RuleSubject], Hashable]:
     if not field:
         return lambda subject: (subject.pod.uid, subject.pod.resource_version)
     if key is not None and field in _POD_MAPS:
@@ -179,7 +181,7 @@ def _pod_reader(field: str, key: str | None) -> Callable[[Subject], Hashable]:
     return _POD_KEYS.get(field) or _POD_VALUES[field]
 
 
-def _namespace_reader(field: str, key: str | None) -> Callable[[Subject], Hashable]:
+def _namespace_reader(field: str, key: str | None) -> Callable[[RuleSubject], Hashable]:
     if field == "name":
         return lambda subject: subject.pod.namespace
     if not field:
@@ -221,7 +223,7 @@ class TimeInput:
         found = self.key(0)
         return found.removeprefix(_ERROR) if found.startswith(_NO_ZONE) else ""
 
-    def reader(self) -> Callable[[Subject], Hashable]:
+    def reader(self) -> Callable[[RuleSubject], Hashable]:
         """As that of an Input."""
         return lambda subject: self.key(subject.minute)
 
@@ -234,7 +236,7 @@ Inputs = dict[Input | TimeInput, None]
 
 
 def inputs_of(
-    tree: Node, free: Mapping[int, frozenset[str]], evaluator: Callable[[Node], Evaluate]
+    tree: TreeNode, free: Mapping[int, frozenset[str]], evaluator: Callable[[TreeNode], Evaluate]
 ) -> Sequence[Input | TimeInput]:
     """What an expression reads besides the node, each part once. `free`: the free variables of each part by its id;
     `evaluator` makes a function that evaluates a part.
@@ -244,7 +246,9 @@ def inputs_of(
     return tuple(found)
 
 
-def _collect(node: Node, bound: frozenset[str], found: Inputs, time_input: Callable[[Node], TimeInput | None]) -> None:
+def _collect(
+    node: TreeNode, bound: frozenset[str], found: Inputs, time_input: Callable[[TreeNode], TimeInput | None]
+) -> None:
     if NOW not in bound and (of_time := time_input(node)) is not None:
         found[of_time] = None
         return
@@ -267,7 +271,7 @@ def _collect(node: Node, bound: frozenset[str], found: Inputs, time_input: Calla
         _collect(child, bound, found, time_input)
 
 
-def _path(node: Node, bound: frozenset[str]) -> Input | None:
+def _path(node: TreeNode, bound: frozenset[str]) -> Input | None:
     """The part that a node reads, if it is a variable with at most a field and a key."""
     if isinstance(node, Ident):
         return Input(node.name) if node.name in _ROOTS and node.name not in bound else None
@@ -287,7 +291,7 @@ def _path(node: Node, bound: frozenset[str]) -> Input | None:
     return before if before.field == "name" else Input(before.root, before.field, key)
 
 
-def _step(node: Node) -> tuple[Node, str | None] | None:
+def _step(node: TreeNode) -> tuple[TreeNode, str | None] | None:
     """The operand of a field or index, and its constant text; None for an index that is not constant."""
     match node:
         case Select():
@@ -299,5 +303,5 @@ def _step(node: Node) -> tuple[Node, str | None] | None:
     return None
 
 
-def _constant(node: Node) -> str | None:
+def _constant(node: TreeNode) -> str | None:
     return node.value if isinstance(node, Const) and isinstance(node.value, str) else None

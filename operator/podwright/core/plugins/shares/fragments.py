@@ -24,8 +24,8 @@ from podwright.core.plugins.shares.kinds import ShareAsk
 from podwright.core.state.cache import Cache
 
 LEFT_COUNTS: Final = 0.04
-"""How many devices of fragments outweigh the CPU, or all devices, of the largest node. On the trace openb, 0.02 to 0.065
-made little difference, and 0.04 was best.
+"""How many devices of fragments outweigh the CPU, or all devices, of the largest node. On the trace openb, 0.02 to
+0.065 made little difference, and 0.04 was best.
 """
 MAX_DEMANDS: Final = 128
 """The most frequent demands count as the workload."""

@@ -29,7 +29,7 @@ _MAX_CACHED: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constraint:
+class ActiveConstraint:
     """A constraint after `matchLabelKeys` and feature gates are applied."""
 
     max_skew: int
@@ -57,7 +57,7 @@ _NO_POD: Final = LabelSelector((), nothing=True)
 class Constraints:
     """The hard or the soft constraints of a pod. `own`: they come from the pod, not from the defaults."""
 
-    items: tuple[Constraint, ...]
+    items: tuple[ActiveConstraint, ...]
     own: bool
     keys: frozenset[str] = field(init=False)
     """The topology keys. One object, whose hash is computed once."""
@@ -141,9 +141,9 @@ class Resolver:
             )
         return both
 
-    def _resolve(self, constraint: SpreadConstraint, labels: Mapping[str, str]) -> Constraint:
+    def _resolve(self, constraint: SpreadConstraint, labels: Mapping[str, str]) -> ActiveConstraint:
         chosen = {key: labels[key] for key in constraint.match_label_keys if key in labels}
-        return Constraint(
+        return ActiveConstraint(
             max_skew=constraint.max_skew,
             topology_key=constraint.topology_key,
             selector=_requiring(constraint.selector, chosen),
@@ -167,8 +167,8 @@ class Resolver:
         soft = tuple(self._resolve_default(c, selector) for c in self._default_soft)
         return Constraints(hard, own=False), Constraints(soft, own=False)
 
-    def _resolve_default(self, constraint: DefaultConstraint, selector: LabelSelector) -> Constraint:
-        return Constraint(
+    def _resolve_default(self, constraint: DefaultConstraint, selector: LabelSelector) -> ActiveConstraint:
+        return ActiveConstraint(
             max_skew=constraint.max_skew,
             topology_key=constraint.topology_key,
             selector=selector,

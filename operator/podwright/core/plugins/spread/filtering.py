@@ -18,7 +18,7 @@ from podwright.core.framework.status import Status, unresolvable, unschedulable
 from podwright.core.objects.affinity import NodeAffinity
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import LabelSelector
-from podwright.core.plugins.spread.constraints import Constraint, Constraints
+from podwright.core.plugins.spread.constraints import ActiveConstraint, Constraints
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.podindex import Domains, Eligibility, MatchCounter, PodIndex, Sums
 
@@ -28,7 +28,7 @@ STATUSES: Final = (_NO_LABEL, _SKEWED)
 _NO_KEYS: Final[frozenset[str]] = frozenset()
 
 
-def eligibility_of(pod: PodInfo, constraint: Constraint, keys: frozenset[str], *, compare: bool) -> Eligibility:
+def eligibility_of(pod: PodInfo, constraint: ActiveConstraint, keys: frozenset[str], *, compare: bool) -> Eligibility:
     """The nodes that count for a constraint: those that have all `keys` and that its inclusion policies admit."""
     if len(keys) == 1 and constraint.topology_key in keys:
         keys = _NO_KEYS
@@ -55,7 +55,7 @@ class DomainSums:
         self._keep = not constraints.many
         self._counters: dict[LabelSelector, MatchCounter] = {}
 
-    def counter(self, constraint: Constraint) -> MatchCounter:
+    def counter(self, constraint: ActiveConstraint) -> MatchCounter:
         """Counts the matching pods of the pod's namespace that are not terminating."""
         counter = self._counters.get(constraint.selector)
         if counter is None:
@@ -64,7 +64,7 @@ class DomainSums:
             self._counters[constraint.selector] = counter
         return counter
 
-    def of(self, constraint: Constraint, eligibility: Eligibility) -> Sums:
+    def of(self, constraint: ActiveConstraint, eligibility: Eligibility) -> Sums:
         """The matching pods by domain. Pods are not counted if no node counts."""
         domains = self._index.domains(constraint.topology_key, eligibility)
         if not len(domains.ids):

@@ -8,14 +8,14 @@ import numpy as np
 
 from podwright.core.framework.joint_rules import Barred, Even, JointRule
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.spread.constraints import Constraint
+from podwright.core.plugins.spread.constraints import ActiveConstraint
 from podwright.core.plugins.spread.filtering import SpreadCounts
 from podwright.core.state.podindex.domains import Sums
 
 
 def joint_rules(counted: Sequence[SpreadCounts | None], members: Sequence[PodInfo]) -> Iterator[JointRule]:
     """See JointFilter. `counted` for each: None without hard constraints."""
-    alike: dict[tuple[str, Constraint, Sums], list[int]] = {}
+    alike: dict[tuple[str, ActiveConstraint, Sums], list[int]] = {}
     for one, (pod, counts) in enumerate(zip(members, counted, strict=True)):
         if counts is None:
             continue

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from podwright.core.framework.interface import MAX_SCORE, Bools, Feasible, Int64s
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.spread.constraints import Constraint, Constraints
+from podwright.core.plugins.spread.constraints import ActiveConstraint, Constraints
 from podwright.core.plugins.spread.filtering import DomainSums, eligibility_of
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.podindex import Domains, Eligibility, PodIndex, Sums
@@ -127,7 +127,7 @@ class SpreadPreScoreState:
             for constraint in self._constraints.items
         )
 
-    def _eligibility(self, constraint: Constraint) -> Eligibility:
+    def _eligibility(self, constraint: ActiveConstraint) -> Eligibility:
         keys = self._constraints.keys if self._all_keys else frozenset[str]()
         eligibility = eligibility_of(self._pod, constraint, keys, compare=self._compare)
         return eligibility if self._all_keys else eligibility._replace(missing_is_empty=True)
@@ -139,7 +139,7 @@ class SpreadPreScoreState:
             for constraint, domains in zip(self._constraints.items, self._domains, strict=True)
         )
 
-    def _size(self, constraint: Constraint, domains: Domains) -> int:
+    def _size(self, constraint: ActiveConstraint, domains: Domains) -> int:
         """The number of domains of feasible nodes, without ignored nodes."""
         feasible, ignored = self._feasible, self.ignored
         if constraint.per_node:
@@ -157,7 +157,7 @@ class SpreadPreScoreState:
             return 0
         return int(domains.empty == domains.count or not (rows == domains.empty).any())
 
-    def _part(self, i: int, constraint: Constraint) -> Floats:
+    def _part(self, i: int, constraint: ActiveConstraint) -> Floats:
         """float64[feasible]: the part of the score from one constraint."""
         feasible, domains, sums = self._feasible, self._domains[i], self._sums[i]
         added = constraint.max_skew - 1
@@ -173,7 +173,7 @@ class SpreadPreScoreState:
         by_domain[domains.count] = 0.0
         return domains.per_node(by_domain, feasible.take)
 
-    def _count(self, i: int, constraint: Constraint, node: NodeInfo) -> int:
+    def _count(self, i: int, constraint: ActiveConstraint, node: NodeInfo) -> int:
         sums = self._sums[i]
         if sums is not None:
             return int(sums.values[sums.domains.of_node[node.slot]])

@@ -21,7 +21,7 @@ from podwright.core.objects.volumes import (
     PersistentVolume,
     mapping_at,
 )
-from podwright.core.plugins.volumes.matching import Binding, Plan
+from podwright.core.plugins.volumes.matching import Binding, VolumePlan
 from podwright.core.plugins.volumes.volume_node_affinity import affinity_on
 from podwright.core.state.object_store import Object, key_of
 from podwright.core.state.volumes.assumed import AssumedObjects, version_of
@@ -40,7 +40,7 @@ class BindingError(Exception):
 class AssumedPlan:
     """A plan whose changes are assumed, but not yet written."""
 
-    def __init__(self, plan: Plan, node_name: str, handle: Handle) -> None:
+    def __init__(self, plan: VolumePlan, node_name: str, handle: Handle) -> None:
         """Assumes the whole plan, or nothing. Raises BindingError."""
         self._handle = handle
         self._node_name = node_name

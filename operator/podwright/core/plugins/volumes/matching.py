@@ -22,7 +22,7 @@ from podwright.core.objects.volumes import (
     mapping_at,
 )
 from podwright.core.plugins.volumes.mentioned_values import MentionedValues, Signature
-from podwright.core.plugins.volumes.shelves import Pool, Search, Wanted, request_of
+from podwright.core.plugins.volumes.shelves import VolumePool, VolumeSearch, Wanted, request_of
 from podwright.core.plugins.volumes.similar_nodes import SimilarNodes
 from podwright.core.state.deadline import never
 from podwright.core.state.object_store import ObjectStore
@@ -35,7 +35,7 @@ _FEW_CLAIMS: Final = 4
 """For this many claims or fewer, a plan for each node is cheap."""
 
 
-class Outcome(Protocol):
+class MatchOutcome(Protocol):
     """True if there is a plan, and what it uses. `reason`: why there is none; empty if there is one."""
 
     @property
@@ -62,7 +62,7 @@ class Provision:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class VolumePlan:
     """The bindings and provisions for the unbound claims on a node. `reason`: why there is no plan; empty if there is
     one.
     """
@@ -145,23 +145,23 @@ class UnboundClaims:
         self._selected = [claim for claim in claims if claim.selected_node is not None]
         to_match = [claim for claim in claims if claim.selected_node is None]
         self.mentioned = MentionedValues()
-        pools: dict[str, Pool] = {}
+        pools: dict[str, VolumePool] = {}
         self._wanted: list[Wanted] = []
         for claim in sorted(to_match, key=request_of):
             pool = pools.get(claim.storage_class)
             if pool is None:
-                pool = pools[claim.storage_class] = Pool(index, claim.storage_class, self.mentioned, point)
+                pool = pools[claim.storage_class] = VolumePool(index, claim.storage_class, self.mentioned, point)
             self._wanted.append(pool.wanted(claim))
         self._classes: dict[str, StorageClass] = {}
         self._capacities: dict[str, Capacities] = {}
         for claim in claims:
             self._read_class(claim.storage_class, index, store)
         self._provisioned = any(map(self._is_provisioned, claims))
-        self._plans: dict[Signature, Plan] = {}
-        self._outcomes: dict[Signature, Outcome] = {}
+        self._plans: dict[Signature, VolumePlan] = {}
+        self._outcomes: dict[Signature, MatchOutcome] = {}
         self._similar: SimilarNodes | None = None
 
-    def plan(self, node_name: str, labels: Labels) -> Plan:
+    def plan(self, node_name: str, labels: Labels) -> VolumePlan:
         """The plan for this node."""
         if any(node_name != selected for selected in self.selected_nodes):
             return _NO_MATCH
@@ -171,7 +171,7 @@ class UnboundClaims:
             plan = self._plans[signature] = self._make_plan(labels)
         return plan
 
-    def outcome(self, node_name: str, labels: Labels) -> Outcome:
+    def outcome(self, node_name: str, labels: Labels) -> MatchOutcome:
         """The outcome of `plan` for this node, which is cheaper if there are many claims."""
         if self._selected or len(self._wanted) <= _FEW_CLAIMS:
             return self.plan(node_name, labels)
@@ -181,7 +181,7 @@ class UnboundClaims:
             outcome = self._outcomes[signature] = self._find_outcome(signature, labels) or self.plan(node_name, labels)
         return outcome
 
-    def _find_outcome(self, signature: Signature, labels: Labels) -> Outcome | None:
+    def _find_outcome(self, signature: Signature, labels: Labels) -> MatchOutcome | None:
         """The outcome without a plan; None if it takes a plan to know it."""
         if self._similar is None:
             self._similar = SimilarNodes(self._wanted, self.mentioned, provisioned=self._provisioned)
@@ -193,12 +193,12 @@ class UnboundClaims:
         if len(choice.unfilled) == len(self._wanted):
             return None  # the usage is that of new volumes
         provisions = self._provision([self._wanted[number].claim for number in choice.unfilled], labels)
-        return provisions if isinstance(provisions, Plan) else choice
+        return provisions if isinstance(provisions, VolumePlan) else choice
 
-    def _make_plan(self, labels: Labels) -> Plan:
+    def _make_plan(self, labels: Labels) -> VolumePlan:
         bindings: list[Binding] = []
         to_provision = list(self._selected)
-        search = Search()
+        search = VolumeSearch()
         for wanted in self._wanted:
             volume = wanted.choose(labels, search)
             if volume is not None:
@@ -208,9 +208,9 @@ class UnboundClaims:
                 return _NO_MATCH  # the outcome of the other claims does not matter
             to_provision.append(wanted.claim)
         provisions = self._provision(to_provision, labels)
-        return provisions if isinstance(provisions, Plan) else Plan(tuple(bindings), tuple(provisions))
+        return provisions if isinstance(provisions, VolumePlan) else VolumePlan(tuple(bindings), tuple(provisions))
 
-    def _provision(self, claims: Sequence[PersistentVolumeClaim], labels: Labels) -> list[Provision] | Plan:
+    def _provision(self, claims: Sequence[PersistentVolumeClaim], labels: Labels) -> list[Provision] | VolumePlan:
         """New volumes for these claims, or a plan with the reason why they cannot be provisioned."""
         provisions = []
         for claim in claims:
@@ -250,5 +250,5 @@ class UnboundClaims:
             self.mentioned.add(capacity.nodes.requirements)
 
 
-_NO_MATCH: Final = Plan(reason=NO_MATCH)
-_NO_SPACE: Final = Plan(reason=NO_SPACE)
+_NO_MATCH: Final = VolumePlan(reason=NO_MATCH)
+_NO_SPACE: Final = VolumePlan(reason=NO_SPACE)

@@ -37,7 +37,7 @@ class Shelf:
             self._add(rank, volume)
             mentioned.add_affinity(volume.affinity)
 
-    def best(self, request: int, labels: Labels, search: Search) -> PersistentVolume | None:
+    def best(self, request: int, labels: Labels, search: VolumeSearch) -> PersistentVolume | None:
         """The smallest volume for a claim on a node with these labels. None: no volume is left."""
         found: _Ranked | None = None
         for ranked in self._lists(labels):
@@ -71,7 +71,7 @@ class Shelf:
         self._anywhere.append((rank, volume, volume.affinity is None))
 
 
-class Search:
+class VolumeSearch:
     """The choice of volumes for the claims of a pod on one node. The claims must come in the order of their requests.
 
     So a volume that a claim could not take, no later one can take either: each list of volumes is read only once.
@@ -107,7 +107,7 @@ class Search:
         return None
 
 
-class Pool:
+class VolumePool:
     """The volumes of one class, from which claims choose. Claims that ask for the same share a shelf."""
 
     def __init__(
@@ -156,11 +156,11 @@ class Wanted(NamedTuple):
     """A claim, and the volume that is reserved for it or the shelf from which it takes one."""
 
     claim: PersistentVolumeClaim
-    pool: Pool
+    pool: VolumePool
     reserved: PersistentVolume | None
     shelf: Shelf | None
 
-    def choose(self, labels: Labels, search: Search) -> PersistentVolume | None:
+    def choose(self, labels: Labels, search: VolumeSearch) -> PersistentVolume | None:
         """The volume to use on a node with these labels. None: no volume is left."""
         if self.shelf is not None:
             return search.best(self.shelf, request_of(self.claim), labels)

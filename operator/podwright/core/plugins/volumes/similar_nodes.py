@@ -17,7 +17,7 @@ from podwright.core.objects.selectors import Labels
 from podwright.core.objects.volumes import PersistentVolume, VolumeAffinity, mapping_at
 from podwright.core.plugins.volumes.chains import Chains, Chooser, Menu, Reassignment, Tally, add_to
 from podwright.core.plugins.volumes.mentioned_values import MentionedValues, Signature
-from podwright.core.plugins.volumes.shelves import Pool, Search, Wanted, request_of
+from podwright.core.plugins.volumes.shelves import VolumePool, VolumeSearch, Wanted, request_of
 
 FEW_VALUES: Final = 16
 """Nodes that differ in a label with at most this many mentioned values do not count as similar."""
@@ -41,7 +41,7 @@ class _Dependent(NamedTuple):
     claim of this number.
     """
 
-    pool: Pool | None
+    pool: VolumePool | None
     number: int
 
 
@@ -124,7 +124,7 @@ class _ImaginedNode:
     def __init__(self, wanted: Sequence[Wanted], labels: Labels) -> None:
         self.labels = labels
         self._wanted = wanted
-        search = Search()
+        search = VolumeSearch()
         self._volumes = [each.choose(labels, search) for each in wanted]
         tallies: dict[str, Tally] = {}
         for each, volume in zip(wanted, self._volumes, strict=True):
@@ -170,13 +170,13 @@ class _ImaginedNode:
             return Reassignment((number,), (), {_class_of(volume): (count, requested, there)})
         return Reassignment((), (number,), {_class_of(volume): (-count, -requested, -there)})
 
-    def _chains_of(self, pool: Pool) -> Chains:
+    def _chains_of(self, pool: VolumePool) -> Chains:
         chains = self._chains.get(id(pool))
         if chains is None:
             chains = self._chains[id(pool)] = self._make_chains(pool)
         return chains
 
-    def _make_chains(self, pool: Pool) -> Chains:
+    def _make_chains(self, pool: VolumePool) -> Chains:
         menu_of = {id(shelf): number for number, shelf in enumerate(pool.shelves)}
         ranks = {volume.name: rank for rank, volume in enumerate(pool.free)}
         choosers = []

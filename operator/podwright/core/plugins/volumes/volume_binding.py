@@ -48,7 +48,7 @@ from podwright.core.objects.volumes import (
 from podwright.core.plugins.volumes import hints as _volume_hints
 from podwright.core.plugins.volumes.assumed_plan import AssumedPlan, BindingError
 from podwright.core.plugins.volumes.explained import why_not_here, why_nowhere
-from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Outcome, Plan, UnboundClaims
+from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, MatchOutcome, UnboundClaims, VolumePlan
 from podwright.core.plugins.volumes.volume_node_affinity import affinity_mask, affinity_on
 from podwright.core.state.columns.table import ABSENT, NodeTable
 from podwright.core.state.deadline import Deadline
@@ -125,7 +125,7 @@ class _Grouping:
 
     epoch: int
     group_of: np.ndarray[tuple[int], np.dtype[np.intp]]
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[MatchOutcome]
 
 
 class VolumeBinding(
@@ -316,7 +316,7 @@ class VolumeBinding(
         scores = np.array([self._score_of(claims, outcome) for outcome in grouping.outcomes], np.int64)
         return scores[feasible.take(grouping.group_of)]
 
-    def _score_of(self, claims: _Claims, outcome: Outcome) -> int:
+    def _score_of(self, claims: _Claims, outcome: MatchOutcome) -> int:
         score = claims.scores.get(id(outcome))
         if score is None:
             score = claims.scores[id(outcome)] = _utilization_score(outcome, self._curve)
@@ -374,7 +374,7 @@ def _group(unbound: UnboundClaims, table: NodeTable, deadline: Deadline) -> _Gro
     """Groups nodes that share an outcome, because they do not differ in the label values that matter. With selected
     nodes, only these get a plan.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[MatchOutcome] = []
     slots = np.zeros(table.size, np.intp)
     if unbound.selected_nodes:
         outcomes.append(unbound.outcome("", {}))
@@ -400,11 +400,11 @@ def _group(unbound: UnboundClaims, table: NodeTable, deadline: Deadline) -> _Gro
     _, first, group_of = np.unique(codes * 2 + table.valid, return_index=True, return_inverse=True)
     for node in [table.nodes[slot] for slot in first]:
         deadline.point()
-        outcomes.append(Plan() if node is None else unbound.outcome(node.name, node.labels))
+        outcomes.append(VolumePlan() if node is None else unbound.outcome(node.name, node.labels))
     return _Grouping(table.epoch, group_of, outcomes)
 
 
-def _utilization_score(outcome: Outcome, curve: Sequence[int]) -> int:
+def _utilization_score(outcome: MatchOutcome, curve: Sequence[int]) -> int:
     """The mean score over the storage classes, rounded half up. `curve`: the score by percent of utilisation."""
     usage = outcome.usage()
     if not usage:

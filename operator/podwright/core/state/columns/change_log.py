@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Rows = NDArray[np.intp]
 
 
-class Changes(Protocol):
+class RowChanges(Protocol):
     """Says which rows have changed since an earlier moment, which `seq` stands for."""
 
     @property
@@ -66,7 +66,7 @@ class ChangesOfBoth:
 
     __slots__ = ("_first", "_second")
 
-    def __init__(self, first: Changes, second: Changes) -> None:
+    def __init__(self, first: RowChanges, second: RowChanges) -> None:
         self._first, self._second = first, second
 
     @property

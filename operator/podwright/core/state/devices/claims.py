@@ -35,7 +35,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class InFlight:
+class AllocationInFlight:
     """An allocation that is being written to the claim `key`. `pods`: the uids of the pods for which it is; `group`:
     their pod group.
     """
@@ -56,7 +56,7 @@ class ClaimState:
         self._store = store
         self._counted: dict[str, tuple[AllocatedDevice, ...]] = {}
         """By uid: what each allocated claim has in `usage`."""
-        self._in_flight: dict[str, InFlight] = {}
+        self._in_flight: dict[str, AllocationInFlight] = {}
         self._written: dict[Key, Object] = {}
         self._seen = 0
         self._seen_before = 0
@@ -96,7 +96,7 @@ class ClaimState:
         stored = self._store.get(CLAIM_KIND, claim.name, claim.namespace)
         return stored is not None and uid_of(stored) == claim.uid and not _newer(claim.raw, stored)
 
-    def in_flight(self, uid: str) -> InFlight | None:
+    def in_flight(self, uid: str) -> AllocationInFlight | None:
         """The allocation of a claim that is being written."""
         return self._in_flight.get(uid)
 
@@ -106,7 +106,7 @@ class ClaimState:
         """A decision has allocated the claim, which is not written yet. Several pods of one group may share it."""
         known = self._in_flight.get(claim.uid)
         pods = frozenset((pod_uid,)) if known is None else known.pods | {pod_uid}
-        self._in_flight[claim.uid] = InFlight((claim.namespace, claim.name), allocation, pods, group)
+        self._in_flight[claim.uid] = AllocationInFlight((claim.namespace, claim.name), allocation, pods, group)
         self.changes += 1
         if known is None:
             self._count(claim.uid, allocation.devices)

@@ -14,13 +14,12 @@ from podwright.core.state.podindex.pod_index import PodIndex
 from podwright.core.state.podindex.pod_selector import PodSelector
 from podwright.core.state.podindex.selector_rows import SelectorList
 from podwright.core.state.podindex.tally import Tally
-from podwright.core.state.podindex.terms import Groups, Kind, MatchedTerms, TermGroup
+from podwright.core.state.podindex.terms import Groups, MatchedTerms, TermGroup, TermKind
 
 __all__ = [
     "Domains",
     "Eligibility",
     "Groups",
-    "Kind",
     "MatchCounter",
     "MatchedTerms",
     "PodIndex",
@@ -29,4 +28,5 @@ __all__ = [
     "Sums",
     "Tally",
     "TermGroup",
+    "TermKind",
 ]

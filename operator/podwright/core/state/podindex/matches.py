@@ -28,7 +28,7 @@ from podwright.core.state.columns import NodeTable
 from podwright.core.state.deadline import never
 from podwright.core.state.observers import Batch, PodsInRows
 from podwright.core.state.podindex.domains import Int32s, Rows, Sums
-from podwright.core.state.podindex.placed import PlacedPods, PodClass
+from podwright.core.state.podindex.placed import PlacedPodClasses, PodClass
 from podwright.core.state.podindex.pod_columns import Int64s, PodColumns
 from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector, includes_namespace
 from podwright.core.state.podindex.selecting import SelectorIndex
@@ -140,7 +140,7 @@ class MatchIndex:
         self._pause = pause
         self._table = table
         self._namespaces = namespaces
-        self._placed = PlacedPods()
+        self._placed = PlacedPodClasses()
         self._counters: OrderedDict[_Key, MatchCounter] = OrderedDict()
         self._by_selector: SelectorIndex[MatchCounter] = SelectorIndex()
         self._counters_of: dict[PodClass, tuple[MatchCounter, ...]] = {}

@@ -84,7 +84,7 @@ class _Namespace:
         return (known,) if isinstance(known, PodClass) else known.keys()
 
 
-class PlacedPods:
+class PlacedPodClasses:
     """All placed pods by class. `count`: the number of classes. `version` rises with each pod added or removed."""
 
     def __init__(self) -> None:

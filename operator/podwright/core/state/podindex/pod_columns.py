@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from podwright.core.objects.selectors import LabelSelector
 from podwright.core.state.deadline import never
 from podwright.core.state.podindex.label_rows import Bools, LabelRows
-from podwright.core.state.podindex.placed import PlacedPods, PodClass
+from podwright.core.state.podindex.placed import PlacedPodClasses, PodClass
 from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector
 
 Int64s = NDArray[np.int64]
@@ -35,7 +35,9 @@ _at = attrgetter("at")
 class PodColumns:
     """See the module. Built from all classes; `append` adds one. Rows of removed classes stay, and no longer count."""
 
-    def __init__(self, placed: PlacedPods, namespaces: NamespaceLabels, pause: Callable[[], None] = never) -> None:
+    def __init__(
+        self, placed: PlacedPodClasses, namespaces: NamespaceLabels, pause: Callable[[], None] = never
+    ) -> None:
         """`pause` is called between selectors, where an attempt may pause."""
         self._pause = pause
         self._placed = placed

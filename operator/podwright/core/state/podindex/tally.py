@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.podindex.domains import Counts, Rows, Sums
-from podwright.core.state.podindex.placed import PlacedPods
+from podwright.core.state.podindex.placed import PlacedPodClasses
 from podwright.core.state.podindex.pod_columns import Int64s, PodColumns
 from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector
 
@@ -26,7 +26,7 @@ class Tally:
 
     def __init__(
         self,
-        placed: PlacedPods,
+        placed: PlacedPodClasses,
         columns: PodColumns,
         selectors: Mapping[PodSelector, int],
         namespaces: NamespaceLabels,

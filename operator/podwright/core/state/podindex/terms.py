@@ -38,7 +38,7 @@ rows.
 """
 
 
-class Kind(IntEnum):
+class TermKind(IntEnum):
     """The kind of a term. Only preferred terms have weights; the others count 1 each."""
 
     ANTI_REQUIRED = 0
@@ -47,11 +47,11 @@ class Kind(IntEnum):
     ANTI_PREFERRED = 3
 
 
-_WEIGHTED: Final = (Kind.PREFERRED, Kind.ANTI_PREFERRED)
+_WEIGHTED: Final = (TermKind.PREFERRED, TermKind.ANTI_PREFERRED)
 
 
 class _GroupKey(NamedTuple):
-    kind: Kind
+    kind: TermKind
     topology_key: str
     selector: LabelSelector
     namespaces: frozenset[str]
@@ -74,7 +74,7 @@ class TermGroup:
         self.row = -1
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TermKind:
         return self.key.kind
 
     @property
@@ -222,7 +222,7 @@ class TermIndex:
 
     def _as_rows(self) -> TermRows:
         if self._rows is None:
-            self._rows = TermRows(self._groups.values(), len(Kind))
+            self._rows = TermRows(self._groups.values(), len(TermKind))
         return self._rows
 
     def mark_summed(self, group: TermGroup) -> None:
@@ -289,7 +289,7 @@ class TermIndex:
             group.affinities += 1
         return _PlacedAffinity(tuple(terms.items()))
 
-    def _group(self, kind: Kind, term: PodAffinityTerm) -> TermGroup:
+    def _group(self, kind: TermKind, term: PodAffinityTerm) -> TermGroup:
         key = _GroupKey(kind, term.topology_key, term.selector, term.namespaces, term.namespace_selector)
         group = self._groups.get(key)
         if group is None:
@@ -321,13 +321,13 @@ class TermIndex:
             self._forget_matches()
 
 
-def terms_of(affinity: PodAffinity) -> Iterator[tuple[Kind, PodAffinityTerm]]:
+def terms_of(affinity: PodAffinity) -> Iterator[tuple[TermKind, PodAffinityTerm]]:
     """All terms of a pod with their kinds."""
     for kind, terms in (
-        (Kind.ANTI_REQUIRED, affinity.anti_required),
-        (Kind.REQUIRED, affinity.required),
-        (Kind.PREFERRED, affinity.preferred),
-        (Kind.ANTI_PREFERRED, affinity.anti_preferred),
+        (TermKind.ANTI_REQUIRED, affinity.anti_required),
+        (TermKind.REQUIRED, affinity.required),
+        (TermKind.PREFERRED, affinity.preferred),
+        (TermKind.ANTI_PREFERRED, affinity.anti_preferred),
     ):
         for term in terms:
             yield kind, term

@@ -29,7 +29,7 @@ MAX_AMOUNT: Final = 2**44
 """What a pod counts at most: the sums of half a million such pods are exact."""
 
 
-class Placed(NamedTuple):
+class PlacedDemand(NamedTuple):
     """A pod: when it was placed, and what scoring takes it to request. `time` is -inf if that was before the
     horizon.
     """
@@ -69,7 +69,7 @@ class PlacedPods:
         """How many rows are kept, also of pods that are gone."""
         return sum(chunk.count for chunk in self._chunks)
 
-    def added(self, pod: PodInfo, slot: int, time: float, horizon: float) -> Placed:
+    def added(self, pod: PodInfo, slot: int, time: float, horizon: float) -> PlacedDemand:
         """The pod is on the node in this row, since `time` if it has not been there before. Times before the horizon
         are never requested.
         """
@@ -83,15 +83,15 @@ class PlacedPods:
             MEMORY: min(requests.scoring_memory, MAX_AMOUNT),
         }
         if time < horizon:
-            return Placed(-inf, amounts)
+            return PlacedDemand(-inf, amounts)
         chunk, place = kept or self._new_row(pod.uid, time)
         chunk.slots[place] = slot
         for name, amount in amounts.items():
             chunk.amounts[name][place] = amount
         self._places[pod.uid] = (chunk, place)
-        return Placed(time, amounts)
+        return PlacedDemand(time, amounts)
 
-    def removed(self, uid: str) -> Placed | None:
+    def removed(self, uid: str) -> PlacedDemand | None:
         """The pod is on no node any more. None if it was placed before the horizon."""
         found = self._places.pop(uid, None)
         if len(self._gone) >= MAX_GONE:
@@ -102,7 +102,9 @@ class PlacedPods:
         self._gone[uid] = found
         chunk, place = found
         chunk.slots[place] = -1
-        return Placed(float(chunk.times[place]), {name: int(amounts[place]) for name, amounts in chunk.amounts.items()})
+        return PlacedDemand(
+            float(chunk.times[place]), {name: int(amounts[place]) for name, amounts in chunk.amounts.items()}
+        )
 
     def forget(self, before: float) -> None:
         """Drops what was placed before this time, and what is off its node. What is much is dropped in several

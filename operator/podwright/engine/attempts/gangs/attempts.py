@@ -22,7 +22,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.observer import Observer
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
 from podwright.core.gangs.gang_preemption import preempts_from
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.errors import described
 from podwright.core.objects.pod import PodInfo
@@ -287,7 +287,7 @@ class Gangs:
             return GangFault(group, "", policy.why_waits(members[0].pod))
         args = policy.compiled.profile.args.get(GangScheduling.name)
         pack_by = "" if args is None else args.topology_key
-        planner = Planner(
+        planner = GangPlanner(
             framework=policy.framework,
             cache=self._cache,
             group=group,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.start_times import EarliestStart, earliest_start
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
@@ -23,7 +23,7 @@ from podwright.core.queues.flavors import judged
 from podwright.core.queues.queues import QueueRules, queues_of
 from podwright.core.queues.tree import add_amounts
 from podwright.core.state.reservations import Reservation, Slot, gathered_name
-from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
+from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports, Regarding
 from podwright.engine.records.log_fields import fields
@@ -192,11 +192,11 @@ class Gathering:
         if policy is None or policy.refusal:
             return
         now = self._sources.wall()
-        planner = Planner(framework=policy.framework, cache=self._cache, group=group, below=self._sources.below)
+        planner = GangPlanner(framework=policy.framework, cache=self._cache, group=group, below=self._sources.below)
         running = [pod for name in self._queues.names() for pod in self._queues.placed_pods(name)]
         try:
             found = await self._elsewhere.ask(lambda: earliest_start(planner, members, running, now))
-        except NoAnswerError as error:
+        except NoChildAnswerError as error:
             log.info("cannot find where the pod group could start: %s", error, extra=fields(podGroup=group))
             found = None
         nodes = [] if found is None else [found.nodes.get(pod.uid, "") for pod in members]

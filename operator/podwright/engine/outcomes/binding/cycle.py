@@ -18,19 +18,19 @@ from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.queue import QueuedPod
 from podwright.engine.outcomes.binding import debug
-from podwright.engine.outcomes.binding.states import EFFECTS, STOPPABLE, Outcome, State
-from podwright.engine.outcomes.binding.waiting_pods import WaitingPod
+from podwright.engine.outcomes.binding.states import EFFECTS, STOPPABLE, BindingOutcome, BindingState
+from podwright.engine.outcomes.binding.waiting_pods import PermitWaitingPod
 from podwright.engine.policies.active_policy import ActivePolicy
 
 
 class Ending(NamedTuple):
     """How a cycle ended, and the failure that a condition and an event report, if any."""
 
-    outcome: Outcome
+    outcome: BindingOutcome
     status: Status | None = None
 
 
-SHUTDOWN: Final = Ending(Outcome.SHUTDOWN, Status(Code.ERROR, ("the scheduler ends",)))
+SHUTDOWN: Final = Ending(BindingOutcome.SHUTDOWN, Status(Code.ERROR, ("the scheduler ends",)))
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -45,15 +45,15 @@ class BindingCycle:
     """The policy's, or in a measured attempt the one that reports to its observer."""
     started: float
     debug: bool = False
-    state: State = State.ASSUMED
+    state: BindingState = BindingState.ASSUMED
     """To be changed by `enter` and `end` only."""
-    outcome: Outcome | None = None
+    outcome: BindingOutcome | None = None
     """The last outcome, by which the cycle came to its state."""
     stopped: Ending | None = None
     """Why the cycle must not post its Binding."""
     conflict: bool = False
     """The API server refused our Binding because the pod has a node already."""
-    waiting: WaitingPod | None = None
+    waiting: PermitWaitingPod | None = None
     """In state WAITING: the pod as the Permit plugins see it."""
     task: asyncio.Task[None] | None = None
     """In state PRE_BINDING: the cycle's task, which may be cancelled."""
@@ -80,23 +80,23 @@ class BindingCycle:
         """Why the cycle must not go on; None if it was not stopped."""
         return None if self.stopped is None else self.stopped.status
 
-    def enter(self, state: State) -> None:
+    def enter(self, state: BindingState) -> None:
         """The next state. Raises BindingCycleError in debug mode if it may not follow."""
         if self.debug:
             debug.check_transition(self.queued.pod.key, self.state, state)
         self.state = state
 
-    def wait_on_permit(self, pod: WaitingPod) -> None:
+    def wait_on_permit(self, pod: PermitWaitingPod) -> None:
         """Permit plugins have told the pod to wait. Until `permitted` or `permit_failed`, the cycle is in state
         WAITING.
         """
         self.waiting = pod
-        self.enter(State.WAITING)
+        self.enter(BindingState.WAITING)
 
     def permitted(self) -> None:
         """All Permit plugins have allowed the pod."""
         self.waiting = None
-        self.enter(State.PERMITTED)
+        self.enter(BindingState.PERMITTED)
 
     def permit_failed(self) -> None:
         """A Permit plugin has rejected the waiting pod, or the cycle was stopped."""
@@ -123,7 +123,7 @@ class BindingCycle:
         finally:
             self.task = None
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: BindingOutcome) -> None:
         """The state that follows the outcome, whose effects were carried out."""
         self.state, self.outcome = EFFECTS[outcome].state, outcome
 
@@ -183,7 +183,7 @@ class BindingCycles:
         """True if the pod's binding cycle is in progress."""
         return uid in self._cycles
 
-    def waiting(self) -> list[WaitingPod]:
+    def waiting(self) -> list[PermitWaitingPod]:
         """The pods that wait in Permit."""
         return [cycle.waiting for cycle in self._cycles.values() if cycle.waiting is not None]
 
@@ -196,12 +196,12 @@ class BindingCycles:
             return False
         waits = cycle.waiting is not None
         text = "waiting on permit for pod: preempted" if waits else f"preempted by {plugin}"
-        return cycle.stop(Ending(Outcome.PREEMPTED, Status(Code.ERROR, (text,))))
+        return cycle.stop(Ending(BindingOutcome.PREEMPTED, Status(Code.ERROR, (text,))))
 
     def cancel(self, uid: str, why: str) -> bool:
         """Stops a cycle because its gang is not placed. False if there is none, or its Binding was posted already."""
         cycle = self._cycles.get(uid)
-        return cycle is not None and cycle.stop(Ending(Outcome.CANCELLED, unschedulable(why)))
+        return cycle is not None and cycle.stop(Ending(BindingOutcome.CANCELLED, unschedulable(why)))
 
     def allow(self, uid: str, plugin: str) -> None:
         """Lets the pod go on if it waits for this Permit plugin."""
@@ -217,7 +217,7 @@ class BindingCycles:
         if cycle is None:
             return False
         cycle.call_at_end(None)
-        return cycle.stop(Ending(Outcome.DELETED, unschedulable("the pod was deleted")))
+        return cycle.stop(Ending(BindingOutcome.DELETED, unschedulable("the pod was deleted")))
 
     def pod_returned(self, uid: str, readmit: Callable[[], None]) -> None:
         """The pod is pending again. If its cycle was stopped, the cycle calls `readmit` when it ends."""

@@ -16,14 +16,16 @@ from typing import Final, NoReturn
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.cache import Cache
-from podwright.engine.outcomes.binding.states import EFFECTS, TRANSITIONS, Outcome, Queueing, State
+from podwright.engine.outcomes.binding.states import EFFECTS, TRANSITIONS, BindingOutcome, BindingState, Queueing
 
 log = logging.getLogger(__name__)
 
 VARIABLE: Final = "PODWRIGHT_DEBUG"
 PREFIX: Final = "binding cycle of pod"
 """The beginning of each log line about a violation."""
-_MAY_STAY_ASSUMED: Final = frozenset({Outcome.BOUND, Outcome.UNKNOWN, Outcome.INTERRUPTED, Outcome.ENDED})
+_MAY_STAY_ASSUMED: Final = frozenset(
+    {BindingOutcome.BOUND, BindingOutcome.UNKNOWN, BindingOutcome.INTERRUPTED, BindingOutcome.ENDED}
+)
 
 
 class BindingCycleError(AssertionError):
@@ -35,19 +37,21 @@ def enabled(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(VARIABLE, "") not in ("", "0")
 
 
-def check_transition(pod: str, state: State, to: State) -> None:
+def check_transition(pod: str, state: BindingState, to: BindingState) -> None:
     """Raises BindingCycleError if `to` may not follow `state`."""
     if to not in TRANSITIONS.get(state, ()):
         _violated(pod, f"illegal transition from {state.name} to {to.name}")
 
 
-def check_outcome(pod: str, state: State, outcome: Outcome) -> None:
+def check_outcome(pod: str, state: BindingState, outcome: BindingOutcome) -> None:
     """Raises BindingCycleError if the outcome cannot come in this state."""
     if state not in EFFECTS[outcome].after:
         _violated(pod, f"outcome {outcome.name} in state {state.name}")
 
 
-def check_effects(queued: QueuedPod, outcome: Outcome, cache: Cache, queue: SchedulingQueue, unconfirmed: str) -> None:
+def check_effects(
+    queued: QueuedPod, outcome: BindingOutcome, cache: Cache, queue: SchedulingQueue, unconfirmed: str
+) -> None:
     """Right after the effects: the pod is in one place, the one that the outcome's row says. Raises BindingCycleError.
 
     `unconfirmed`: the uid of the pod that was bound last, and whose Binding the watch has yet to confirm.
@@ -57,7 +61,7 @@ def check_effects(queued: QueuedPod, outcome: Outcome, cache: Cache, queue: Sche
     in_flight = known is queued and queued.place is Place.IN_FLIGHT
     if assumed and outcome not in _MAY_STAY_ASSUMED:
         _violated(pod, f"still assumed after {outcome.name}")
-    if assumed and outcome is Outcome.BOUND and unconfirmed != uid:
+    if assumed and outcome is BindingOutcome.BOUND and unconfirmed != uid:
         _violated(pod, "assumed and bound, but not among the unconfirmed Bindings")
     if assumed and known is not None and known.place is not Place.IN_FLIGHT:
         _violated(pod, f"assumed and in the queue after {outcome.name}")

@@ -11,7 +11,7 @@ from podwright.engine.outcomes.binding import debug
 from podwright.engine.outcomes.binding.checks import BoundNodeChecks
 from podwright.engine.outcomes.binding.cycle import BindingCycle, Ending
 from podwright.engine.outcomes.binding.read_back import UnconfirmedBindings
-from podwright.engine.outcomes.binding.states import EFFECTS, NOT_STARTED, PERMIT_OVER, Effects, Queueing, Report
+from podwright.engine.outcomes.binding.states import EFFECTS, NOT_STARTED, PERMIT_OVER, BindingReport, Effects, Queueing
 from podwright.engine.outcomes.failures import Failures
 from podwright.engine.ports import Ports
 from podwright.engine.records.decision_annotation import DEVICES_NAMED
@@ -56,7 +56,7 @@ class OutcomeEffects:
             self._cache.forget(cycle.uid)
         if effects.queue is not Queueing.KEEP:
             self._enqueue(cycle, effects, ending)
-        if effects.report is not Report.NOTHING:
+        if effects.report is not BindingReport.NOTHING:
             self._report(cycle, effects)
         if effects.free_room and cycle.state not in NOT_STARTED:
             pod = cycle.queued.pod.on(cycle.placement.node_name)
@@ -89,9 +89,9 @@ class OutcomeEffects:
             self._failures.fail(queued, status.message or status.code.text, seconds)
 
     def _report(self, cycle: BindingCycle, effects: Effects) -> None:
-        if effects.report is Report.BOUND:
+        if effects.report is BindingReport.BOUND:
             self._report_bound(cycle)
-        elif effects.report is Report.GONE:
+        elif effects.report is BindingReport.GONE:
             self._cache.groups.remove_waiting(cycle.uid)
             self._status.forget(cycle.uid)
         elif cycle.nominated:

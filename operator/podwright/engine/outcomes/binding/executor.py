@@ -34,12 +34,12 @@ from podwright.engine.outcomes.binding.effects import OutcomeEffects
 from podwright.engine.outcomes.binding.limiter import BindLimiter
 from podwright.engine.outcomes.binding.read_back import ReadBack, UnconfirmedBindings
 from podwright.engine.outcomes.binding.states import (
-    Outcome,
-    State,
+    BindingOutcome,
+    BindingState,
     outcome_of_failure,
     outcome_of_read_back,
 )
-from podwright.engine.outcomes.binding.waiting_pods import WaitingPod
+from podwright.engine.outcomes.binding.waiting_pods import PermitWaitingPod
 from podwright.engine.outcomes.failures import Failures
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.ports import ExtenderError, Ports
@@ -51,7 +51,7 @@ from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
-_BOUND: Final = Ending(Outcome.BOUND)
+_BOUND: Final = Ending(BindingOutcome.BOUND)
 _NO_EXTENDER: Final = Status(Code.SKIP)
 _EFFECTS_FAILED: Final = Status(Code.ERROR, ("the end of the binding failed",))
 
@@ -133,16 +133,16 @@ class BindingExecutor:
             status = framework.reserve(placement.state, pod, placement.node_name)
             if status is not None:
                 return status
-            cycle.enter(State.RESERVED)
+            cycle.enter(BindingState.RESERVED)
             status, timeouts = framework.permit(placement.state, pod, placement.node_name)
         except PluginError as error:
             return Status(Code.ERROR, (str(error),), error.plugin)
         if status is None:
-            cycle.enter(State.PERMITTED)
+            cycle.enter(BindingState.PERMITTED)
             return None
         if status.code is not Code.WAIT:
             return status
-        cycle.wait_on_permit(WaitingPod(pod, placement.node_name, timeouts=timeouts))
+        cycle.wait_on_permit(PermitWaitingPod(pod, placement.node_name, timeouts=timeouts))
         return None
 
     @property
@@ -168,7 +168,7 @@ class BindingExecutor:
                 log.exception("the end of a binding failed", extra=fields(pod=cycle.queued.pod))
                 await self._recover(cycle, ending)
         except asyncio.CancelledError:
-            self._effects.apply(cycle, Ending(Outcome.INTERRUPTED))
+            self._effects.apply(cycle, Ending(BindingOutcome.INTERRUPTED))
             raise
         finally:
             self.limiter.release(cycle)
@@ -220,12 +220,12 @@ class BindingExecutor:
         if reason := reason_not_to_bind(self._cache, framework, pod, node_name):
             return Status(Code.ERROR, (reason,))
         self._queue.stop_recording(cycle.uid)
-        cycle.enter(State.BINDING)
+        cycle.enter(BindingState.BINDING)
         annotations = annotations_of(pod, cycle.policy.compiled, placement, self._instance.id, self._queues)
         if not cycle.policy.extenders or (status := await self._bind_by_extender(cycle)) is _NO_EXTENDER:
             status = await framework.bind(state, pod, node_name, annotations)
         if status is None and framework.post_bind_plugins:
-            cycle.enter(State.POST_BINDING)
+            cycle.enter(BindingState.POST_BINDING)
             await self._post_bind(cycle)
         return status
 
@@ -265,7 +265,7 @@ class BindingExecutor:
         self.limiter.acquire(cycle)
         return cycle.stop_reason()
 
-    async def _wait_on_permit(self, cycle: BindingCycle, waiting: WaitingPod) -> Status | None:
+    async def _wait_on_permit(self, cycle: BindingCycle, waiting: PermitWaitingPod) -> Status | None:
         started = self._clock()
         status = await waiting.wait()
         result = (Code.SUCCESS if status is None else status.code).text
@@ -278,13 +278,13 @@ class BindingExecutor:
 
     async def _pre_bind(self, cycle: BindingCycle) -> Status | None:
         self._queue.stop_recording(cycle.uid)
-        cycle.enter(State.PRE_BINDING)
+        cycle.enter(BindingState.PRE_BINDING)
         placement = cycle.placement
         with cycle.cancellable():
             await self._follow_ups.finished(cycle.uid)
             status = await cycle.framework.pre_bind(placement.state, cycle.queued.pod, placement.node_name)
         if status is None:
-            cycle.enter(State.PRE_BOUND)
+            cycle.enter(BindingState.PRE_BOUND)
         return status
 
     async def _post_bind(self, cycle: BindingCycle) -> None:
@@ -302,7 +302,7 @@ class BindingExecutor:
     # The end
 
     async def _finish(self, cycle: BindingCycle, ending: Ending) -> None:
-        if ending.outcome is Outcome.UNKNOWN and ending.status is not None:
+        if ending.outcome is BindingOutcome.UNKNOWN and ending.status is not None:
             self._effects.apply(cycle, ending)
             await self._read_back(cycle, ending.status)
         else:
@@ -324,12 +324,12 @@ class BindingExecutor:
         """An exception interrupted the effects. Brings the pod to a safe place, so that it is not lost between queue
         and node.
         """
-        cycle.enter(State.RECOVERING)
+        cycle.enter(BindingState.RECOVERING)
         if self._cache.is_assumed(cycle.uid):
             await self._read_back(cycle, ending.status or _EFFECTS_FAILED)
             return
         lost = cycle.queued.place is Place.IN_FLIGHT and self._cache.placement(cycle.uid) is None
-        self._effects.apply(cycle, Ending(Outcome.LOST if lost else Outcome.ENDED))
+        self._effects.apply(cycle, Ending(BindingOutcome.LOST if lost else BindingOutcome.ENDED))
 
     async def read_back_overdue(self) -> None:
         """Reads back the pods that the watch should have shown on their node by now. Call it regularly."""

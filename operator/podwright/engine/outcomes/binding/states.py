@@ -38,7 +38,7 @@ from typing import Final
 from podwright.core.framework.status import Status
 
 
-class State(Enum):
+class BindingState(Enum):
     """Where a binding cycle is."""
 
     ASSUMED = auto()
@@ -71,40 +71,47 @@ class State(Enum):
     """Final: the pod is left as it is."""
 
 
-NOT_STARTED: Final = frozenset({State.ASSUMED, State.RESERVED})
+NOT_STARTED: Final = frozenset({BindingState.ASSUMED, BindingState.RESERVED})
 """The cycle is not registered and has no task, so no other decision has counted the pod on its node."""
 STOPPABLE: Final = frozenset(
-    {State.ASSUMED, State.RESERVED, State.WAITING, State.PERMITTED, State.PRE_BINDING, State.PRE_BOUND}
+    {
+        BindingState.ASSUMED,
+        BindingState.RESERVED,
+        BindingState.WAITING,
+        BindingState.PERMITTED,
+        BindingState.PRE_BINDING,
+        BindingState.PRE_BOUND,
+    }
 )
 """Nothing was posted for the pod yet."""
 PERMIT_OVER: Final = frozenset(
     {
-        State.PRE_BINDING,
-        State.PRE_BOUND,
-        State.BINDING,
-        State.POST_BINDING,
-        State.READING_BACK,
-        State.RECOVERING,
+        BindingState.PRE_BINDING,
+        BindingState.PRE_BOUND,
+        BindingState.BINDING,
+        BindingState.POST_BINDING,
+        BindingState.READING_BACK,
+        BindingState.RECOVERING,
     }
 )
 """A rejection from here on does not make the pod unschedulable."""
 
-TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    State.ASSUMED: frozenset({State.RESERVED}),
-    State.RESERVED: frozenset({State.WAITING, State.PERMITTED}),
-    State.WAITING: frozenset({State.PERMITTED, State.RECOVERING}),
-    State.PERMITTED: frozenset({State.PRE_BINDING, State.BINDING, State.RECOVERING}),
-    State.PRE_BINDING: frozenset({State.PRE_BOUND, State.RECOVERING}),
-    State.PRE_BOUND: frozenset({State.BINDING, State.RECOVERING}),
-    State.BINDING: frozenset({State.POST_BINDING, State.RECOVERING}),
-    State.POST_BINDING: frozenset({State.RECOVERING}),
-    State.READING_BACK: frozenset({State.RECOVERING}),
-    State.RECOVERING: frozenset(),
+TRANSITIONS: Final[Mapping[BindingState, frozenset[BindingState]]] = {
+    BindingState.ASSUMED: frozenset({BindingState.RESERVED}),
+    BindingState.RESERVED: frozenset({BindingState.WAITING, BindingState.PERMITTED}),
+    BindingState.WAITING: frozenset({BindingState.PERMITTED, BindingState.RECOVERING}),
+    BindingState.PERMITTED: frozenset({BindingState.PRE_BINDING, BindingState.BINDING, BindingState.RECOVERING}),
+    BindingState.PRE_BINDING: frozenset({BindingState.PRE_BOUND, BindingState.RECOVERING}),
+    BindingState.PRE_BOUND: frozenset({BindingState.BINDING, BindingState.RECOVERING}),
+    BindingState.BINDING: frozenset({BindingState.POST_BINDING, BindingState.RECOVERING}),
+    BindingState.POST_BINDING: frozenset({BindingState.RECOVERING}),
+    BindingState.READING_BACK: frozenset({BindingState.RECOVERING}),
+    BindingState.RECOVERING: frozenset(),
 }
 """The states that may follow without an outcome."""
 
 
-class Outcome(Enum):
+class BindingOutcome(Enum):
     """How a binding cycle ended."""
 
     BOUND = auto()
@@ -157,7 +164,7 @@ class Queueing(Enum):
     """Backoff, without status or event."""
 
 
-class Report(Enum):
+class BindingReport(Enum):
     """What other parts learn about the pod besides a failed attempt."""
 
     NOTHING = auto()
@@ -173,16 +180,16 @@ class Report(Enum):
 class Effects:
     """One row of the table: what an outcome does, in the order of the fields."""
 
-    after: frozenset[State]
+    after: frozenset[BindingState]
     """The states in which the outcome can come."""
-    state: State
+    state: BindingState
     """The state that follows."""
     unreserve: bool = False
     """The Reserve plugins undo what they did."""
     forget: bool = False
     """The cache forgets the pod, if it is still assumed."""
     queue: Queueing = Queueing.KEEP
-    report: Report = Report.NOTHING
+    report: BindingReport = BindingReport.NOTHING
     free_room: bool = False
     """Pods that wait for room on the node may be tried, unless the cycle had not started."""
     confirm: bool = False
@@ -190,120 +197,122 @@ class Effects:
 
 
 _TASK: Final = frozenset(TRANSITIONS) - NOT_STARTED
-_READ: Final = frozenset({State.READING_BACK, State.RECOVERING})
+_READ: Final = frozenset({BindingState.READING_BACK, BindingState.RECOVERING})
 _STARTED_STOPPABLE: Final = STOPPABLE - NOT_STARTED
 
-EFFECTS: Final[Mapping[Outcome, Effects]] = {
-    Outcome.BOUND: Effects(
-        after=_READ | {State.BINDING, State.POST_BINDING},
-        state=State.BOUND,
+EFFECTS: Final[Mapping[BindingOutcome, Effects]] = {
+    BindingOutcome.BOUND: Effects(
+        after=_READ | {BindingState.BINDING, BindingState.POST_BINDING},
+        state=BindingState.BOUND,
         queue=Queueing.DONE,
-        report=Report.BOUND,
+        report=BindingReport.BOUND,
         confirm=True,
     ),
-    Outcome.REJECTED: Effects(
-        after=_READ | {State.ASSUMED, State.RESERVED, State.WAITING, State.PRE_BINDING},
-        state=State.REQUEUED,
+    BindingOutcome.REJECTED: Effects(
+        after=_READ | {BindingState.ASSUMED, BindingState.RESERVED, BindingState.WAITING, BindingState.PRE_BINDING},
+        state=BindingState.REQUEUED,
         unreserve=True,
         forget=True,
         queue=Queueing.REJECT,
         free_room=True,
     ),
-    Outcome.FAILED: Effects(
+    BindingOutcome.FAILED: Effects(
         after=_READ | STOPPABLE,
-        state=State.REQUEUED,
+        state=BindingState.REQUEUED,
         unreserve=True,
         forget=True,
         queue=Queueing.FAIL,
         free_room=True,
     ),
-    Outcome.CANCELLED: Effects(
+    BindingOutcome.CANCELLED: Effects(
         after=_STARTED_STOPPABLE,
-        state=State.REQUEUED,
+        state=BindingState.REQUEUED,
         unreserve=True,
         forget=True,
         queue=Queueing.REJECT,
         free_room=True,
     ),
-    Outcome.PREEMPTED: Effects(
+    BindingOutcome.PREEMPTED: Effects(
         after=_STARTED_STOPPABLE,
-        state=State.REQUEUED,
+        state=BindingState.REQUEUED,
         unreserve=True,
         forget=True,
         queue=Queueing.FAIL,
         free_room=True,
     ),
-    Outcome.DELETED: Effects(
+    BindingOutcome.DELETED: Effects(
         after=_STARTED_STOPPABLE,
-        state=State.REQUEUED,
+        state=BindingState.REQUEUED,
         unreserve=True,
         forget=True,
         queue=Queueing.REJECT,
         free_room=True,
     ),
-    Outcome.UNKNOWN: Effects(
-        after=frozenset({State.BINDING, State.POST_BINDING}),
-        state=State.READING_BACK,
+    BindingOutcome.UNKNOWN: Effects(
+        after=frozenset({BindingState.BINDING, BindingState.POST_BINDING}),
+        state=BindingState.READING_BACK,
     ),
-    Outcome.BOUND_BY_ANOTHER: Effects(
+    BindingOutcome.BOUND_BY_ANOTHER: Effects(
         after=_READ,
-        state=State.DROPPED,
+        state=BindingState.DROPPED,
         unreserve=True,
         queue=Queueing.DONE,
         confirm=True,
     ),
-    Outcome.BOUND_ELSEWHERE: Effects(
+    BindingOutcome.BOUND_ELSEWHERE: Effects(
         after=_READ,
-        state=State.DROPPED,
+        state=BindingState.DROPPED,
         unreserve=True,
         queue=Queueing.DONE,
         free_room=True,
         confirm=True,
     ),
-    Outcome.GONE: Effects(
+    BindingOutcome.GONE: Effects(
         after=_READ,
-        state=State.DROPPED,
+        state=BindingState.DROPPED,
         unreserve=True,
         forget=True,
         queue=Queueing.DONE,
-        report=Report.GONE,
+        report=BindingReport.GONE,
         free_room=True,
     ),
-    Outcome.SHUTDOWN: Effects(
+    BindingOutcome.SHUTDOWN: Effects(
         after=_STARTED_STOPPABLE,
-        state=State.STOPPED,
+        state=BindingState.STOPPED,
         unreserve=True,
         forget=True,
-        report=Report.RESET,
+        report=BindingReport.RESET,
     ),
-    Outcome.INTERRUPTED: Effects(after=_TASK, state=State.STOPPED),
-    Outcome.LOST: Effects(after=frozenset({State.RECOVERING}), state=State.REQUEUED, queue=Queueing.RETRY),
-    Outcome.ENDED: Effects(after=frozenset({State.RECOVERING}), state=State.STOPPED),
+    BindingOutcome.INTERRUPTED: Effects(after=_TASK, state=BindingState.STOPPED),
+    BindingOutcome.LOST: Effects(
+        after=frozenset({BindingState.RECOVERING}), state=BindingState.REQUEUED, queue=Queueing.RETRY
+    ),
+    BindingOutcome.ENDED: Effects(after=frozenset({BindingState.RECOVERING}), state=BindingState.STOPPED),
 }
 
 
-def outcome_of_failure(state: State, status: Status) -> Outcome:
+def outcome_of_failure(state: BindingState, status: Status) -> BindingOutcome:
     """The outcome of a status that is not a success. A Binding that was posted may have gone through all the same."""
     if state not in STOPPABLE:
-        return Outcome.UNKNOWN
+        return BindingOutcome.UNKNOWN
     return outcome_of_status(status)
 
 
-def outcome_of_status(status: Status) -> Outcome:
+def outcome_of_status(status: Status) -> BindingOutcome:
     """The outcome of an attempt that left the pod pending."""
-    return Outcome.REJECTED if status.rejected else Outcome.FAILED
+    return BindingOutcome.REJECTED if status.rejected else BindingOutcome.FAILED
 
 
-def outcome_of_read_back(node_name: str | None, chosen: str, failure: Status, *, conflict: bool) -> Outcome:
+def outcome_of_read_back(node_name: str | None, chosen: str, failure: Status, *, conflict: bool) -> BindingOutcome:
     """The outcome of reading a pod back. `node_name`: its node, "" without one, None for a pod that no longer exists.
 
     `chosen`: the node that we chose; `failure`: what Bind said; `conflict`: the API server refused our Binding because
     the pod has a node, so it was not our Binding that went through.
     """
     if node_name is None:
-        return Outcome.GONE
+        return BindingOutcome.GONE
     if not node_name:
         return outcome_of_status(failure)
     if node_name != chosen:
-        return Outcome.BOUND_ELSEWHERE
-    return Outcome.BOUND_BY_ANOTHER if conflict else Outcome.BOUND
+        return BindingOutcome.BOUND_ELSEWHERE
+    return BindingOutcome.BOUND_BY_ANOTHER if conflict else BindingOutcome.BOUND

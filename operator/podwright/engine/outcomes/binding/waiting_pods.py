@@ -12,7 +12,7 @@ from podwright.core.framework.status import Status, unschedulable
 from podwright.core.objects.pod import PodInfo
 
 
-class WaitingPod:
+class PermitWaitingPod:
     """See the module. `timeouts`: seconds by plugin; a plugin's timeout runs until it allows the pod."""
 
     def __init__(self, pod: PodInfo, node_name: str, timeouts: Mapping[str, float]) -> None:

@@ -1,9 +1,9 @@
 """The API server's address and our credentials: the one source of both in the process.
 
-`load` finds them as kubectl does, in a kubeconfig or in the pod's service account, and returns a `Source`.
-`Source.current()` returns the current `Credentials`; it reads files or runs a credential plugin again only when they
-are due or were refused. `kubeconfig` reads the kubeconfig; `http` and the login handler in controllers/ are the only
-users.
+`load` finds them as kubectl does, in a kubeconfig or in the pod's service account, and returns a `CredentialSource`.
+`CredentialSource.current()` returns the current `Credentials`; it reads files or runs a credential plugin again only
+when they are due or were refused. `kubeconfig` reads the kubeconfig; `http` and the login handler in controllers/ are
+the only users.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Loaded:
     renew_at: float = float("inf")
 
 
-class Source:
+class CredentialSource:
     """Credentials, kept fresh. Loading may read files or start a program, so it runs in a thread.
 
     `loader` gets the time of `clock` in seconds since the epoch, which may step; durations are measured with `steady`,
@@ -210,7 +210,7 @@ def load(
     server: str | None = None,
     named_by: str = "--kubeconfig",
     impersonation: Headers = (),
-) -> Source:
+) -> CredentialSource:
     """Credentials from a kubeconfig (the given one, `KUBECONFIG`, or ~/.kube/config), else from the pod's service
     account.
 
@@ -228,12 +228,12 @@ def load(
             return replace(found, impersonation=impersonation) if impersonation else found
 
         read()
-        return Source(lambda now: _from_kubeconfig(read(), now), clock, steady=steady)
+        return CredentialSource(lambda now: _from_kubeconfig(read(), now), clock, steady=steady)
     if impersonation:
         raise ConfigError("--as needs a kubeconfig")
     if server:
         bare = KubeConfig(server=server, namespace="default", cluster_where="--master", user_where="--master")
-        return Source(lambda now: _from_kubeconfig(bare, now), clock, steady=steady)
+        return CredentialSource(lambda now: _from_kubeconfig(bare, now), clock, steady=steady)
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return in_cluster(clock, steady=steady)
     raise ConfigError(
@@ -258,7 +258,7 @@ def _own_namespace(folder: Path) -> str:
 
 def in_cluster(
     clock: Callable[[], float], folder: Path = SERVICE_ACCOUNT, steady: Callable[[], float] | None = None
-) -> Source:
+) -> CredentialSource:
     """The service account of our pod. Raises ConfigError outside a cluster."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
@@ -278,7 +278,7 @@ def in_cluster(
         )
         return Loaded(credentials, now + TOKEN_FILE_SECONDS)
 
-    return Source(loader, clock, steady=steady)
+    return CredentialSource(loader, clock, steady=steady)
 
 
 def _from_kubeconfig(config: KubeConfig, now: float) -> Loaded:

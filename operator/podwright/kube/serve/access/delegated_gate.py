@@ -22,7 +22,7 @@ from aiohttp import web
 
 from podwright.kube.options.options import Options
 from podwright.kube.serve.access.client_issuers import ClientIssuers
-from podwright.kube.serve.access.delegation import ANONYMOUS, AUTHENTICATED, FAILURES, Delegation, User
+from podwright.kube.serve.access.delegation import ANONYMOUS, AUTHENTICATED, FAILURES, AccessDelegation, User
 from podwright.kube.serve.access.impersonation import Impersonated, ImpersonationError, impersonated
 from podwright.kube.serve.answers.explanations import wanted_pod
 from podwright.kube.serve.answers.shadow_reports import SHADOW_PATH
@@ -122,7 +122,7 @@ class DelegatedGate:
 
     def __init__(
         self,
-        delegation: Delegation,
+        delegation: AccessDelegation,
         options: Options,
         *,
         issuers: Callable[[], ClientIssuers],

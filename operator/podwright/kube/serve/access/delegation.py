@@ -36,7 +36,7 @@ class User:
 ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
 
 
-class Delegation:
+class AccessDelegation:
     """See the module. It may use one API client or two, which its owner closes."""
 
     def __init__(self, authentication: Http, authorization: Http) -> None:
@@ -110,7 +110,7 @@ class Delegation:
 
 
 FAILURES: Final = (ClusterError, ConfigError, OSError)
-"""What the methods of `Delegation` raise. OSError includes TimeoutError."""
+"""What the methods of `AccessDelegation` raise. OSError includes TimeoutError."""
 
 
 def _mapping(raw: Any) -> Mapping[str, Any]:

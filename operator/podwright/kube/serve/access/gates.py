@@ -21,7 +21,7 @@ ABOUT_PODS: Final = (PATH, SHADOW_PATH, RESOURCES_PATH, *DATA)
 """The paths whose answers name pods or describe the cluster."""
 
 
-class Gate(Protocol):
+class AccessGate(Protocol):
     """Decides about the requests of one port."""
 
     async def refusal(self, request: web.Request) -> web.StreamResponse | None:

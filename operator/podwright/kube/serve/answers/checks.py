@@ -24,14 +24,14 @@ class Note(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """`healthy`: whether all checks passed that were not excluded. `text`: the body of the answer."""
 
     healthy: bool
     text: str
 
 
-def report(endpoint: str, problems: Problems, *, verbose: bool = False, excluded: Collection[str] = ()) -> Report:
+def report(endpoint: str, problems: Problems, *, verbose: bool = False, excluded: Collection[str] = ()) -> CheckReport:
     """The answer about all checks. It names them if one fails or if `verbose`. `endpoint` is its path without the
     slash.
     """
@@ -52,12 +52,12 @@ def report(endpoint: str, problems: Problems, *, verbose: bool = False, excluded
         names = ", ".join(f'"{name}"' for name in unknown)
         lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
     if healthy and not verbose:
-        return Report(healthy, f"ok{''.join(notes)}")
-    return Report(healthy, f"{''.join(lines)}{endpoint} check {'passed' if healthy else 'failed'}\n")
+        return CheckReport(healthy, f"ok{''.join(notes)}")
+    return CheckReport(healthy, f"{''.join(lines)}{endpoint} check {'passed' if healthy else 'failed'}\n")
 
 
-def report_one(name: str, problem: str) -> Report:
+def report_one(name: str, problem: str) -> CheckReport:
     """The answer about one check."""
     if isinstance(problem, Note) and problem:
-        return Report(True, f"ok\nnote: {problem}")
-    return Report(False, f"internal server error: {name}: {problem}\n") if problem else Report(True, "ok")
+        return CheckReport(True, f"ok\nnote: {problem}")
+    return CheckReport(False, f"internal server error: {name}: {problem}\n") if problem else CheckReport(True, "ok")

@@ -21,7 +21,7 @@ Body = Sequence[bytes]
 """A gzip stream in pieces."""
 
 
-class Page:
+class LongAnswer:
     """One long answer. `clock` gives seconds and never steps back."""
 
     def __init__(self, render: Callable[[], AsyncIterator[bytes]], clock: Callable[[], float]) -> None:

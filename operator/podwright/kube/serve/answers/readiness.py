@@ -18,7 +18,7 @@ from podwright.engine.records.metrics import (
     Metrics,
 )
 from podwright.kube.background import BackgroundTasks
-from podwright.kube.client.credentials.credentials import Source
+from podwright.kube.client.credentials.credentials import CredentialSource
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.serve.answers.checks import PING, Problems
@@ -92,7 +92,7 @@ class Readiness:
         contact: ApiServerContact,
         watches: Watches,
         *,
-        source: Source,
+        source: CredentialSource,
         missing: Callable[[], list[str]],
         tasks: BackgroundTasks,
         clocks: Clocks,

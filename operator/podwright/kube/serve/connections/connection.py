@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from podwright.kube.deadline import Deadline
+from podwright.kube.deadline import LoopDeadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ClientLimits:
     """What clients may use of one port: connections, bytes and seconds."""
 
     connections: int
@@ -52,7 +52,9 @@ Ended = Callable[["Connection", str], None]
 class Connection(asyncio.Protocol):
     """See the module. Passes everything on to `http`. `ended` is called once, when the connection ends."""
 
-    def __init__(self, peer: str, *, http: asyncio.Protocol, limits: Limits, received: Received, ended: Ended) -> None:
+    def __init__(
+        self, peer: str, *, http: asyncio.Protocol, limits: ClientLimits, received: Received, ended: Ended
+    ) -> None:
         """`received` is called before `http` gets more bytes, and may drop this connection or others."""
         self.peer = peer
         self.byte_count = 0
@@ -66,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._opening: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         loop = asyncio.get_running_loop()
-        self._total = Deadline(partial(self.drop, "total"))
+        self._total = LoopDeadline(partial(self.drop, "total"))
         self._total.set(limits.total_seconds)
         self._waits = loop.call_later(limits.head_seconds, self.drop, "head")
         self._over = False
@@ -88,7 +90,7 @@ class Connection(asyncio.Protocol):
             self._total.set(self._limits.total_seconds)
 
     def lasts(self, seconds: float) -> None:
-        """The answer to the current request may take this many seconds, instead of `Limits.total_seconds`."""
+        """The answer to the current request may take this many seconds, instead of `ClientLimits.total_seconds`."""
         if not self._over:
             self._total.set(seconds)
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from aiohttp import web
 
-from podwright.kube.serve.connections.connection import Connection, Limits
+from podwright.kube.serve.connections.connection import ClientLimits, Connection
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Listener:
     def __init__(
         self,
         http: Protocols,
-        limits: Limits,
+        limits: ClientLimits,
         *,
         context: Context | None = None,
         dropped: Dropped = lambda _reason: None,

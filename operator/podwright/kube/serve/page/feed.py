@@ -23,7 +23,7 @@ from podwright.engine.view.policies import PolicyRow, policy_rows
 from podwright.engine.view.queues import QueueLine, QueueTreeView, queue_tree
 from podwright.engine.view.waiting import PendingPod, Waiting, waiting_pods
 from podwright.kube.serve.answers.steps import ANSWER_SECONDS, Asker
-from podwright.kube.serve.page.nodes import NodeColumns
+from podwright.kube.serve.page.nodes import PageNodes
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.page.sight import Sight
 
@@ -89,7 +89,7 @@ class Feed:
         self._reset()
 
     def _reset(self) -> None:
-        self._nodes = NodeColumns()
+        self._nodes = PageNodes()
         self._cache: Cache | None = None
         self._completed = self._queue_due = float("-inf")
         self._answered = self._clock()

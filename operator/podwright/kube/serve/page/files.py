@@ -30,7 +30,7 @@ HEADERS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class PageFile:
     """A file: its type, its text as it is and compressed, and a tag that changes with it."""
 
     content_type: str
@@ -40,7 +40,7 @@ class File:
 
 
 @cache
-def files() -> dict[str, File]:
+def files() -> dict[str, PageFile]:
     """By name."""
     found = {}
     for entry in resources.files("podwright.kube.serve.page").joinpath("static").iterdir():
@@ -48,7 +48,7 @@ def files() -> dict[str, File]:
         if kind is not None:
             body = entry.read_bytes()
             tag = hashlib.sha256(body).hexdigest()[:16]
-            found[entry.name] = File(kind, body, gzip.compress(body, mtime=0), f'"{tag}"')
+            found[entry.name] = PageFile(kind, body, gzip.compress(body, mtime=0), f'"{tag}"')
     return found
 
 

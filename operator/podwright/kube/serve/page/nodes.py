@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from podwright.engine.view.nodes import NodeChanges, NodeRow, Position
+from podwright.engine.view.nodes import NodeChanges, NodeRow, ReadPosition
 
 T = TypeVar("T", bound=Hashable)
 Json = dict[str, Any]
@@ -36,11 +36,11 @@ class Numbers(Generic[T]):
         return [*self._of][count:]
 
 
-class NodeColumns:
+class PageNodes:
     """See the module. Holds what the page knows. Runs in the server's thread."""
 
     def __init__(self) -> None:
-        self.position: Position | None = None
+        self.position: ReadPosition | None = None
         """Where to read on; None: from the beginning."""
         self.further_resources = False
         """There are resources that only a complete reading shows."""

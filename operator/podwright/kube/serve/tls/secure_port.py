@@ -13,7 +13,7 @@ from typing import Final
 from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.options.options import Options
 from podwright.kube.serve.access.client_issuers import CLIENTS, ClientIssuers, FrontProxies, certificates_of
-from podwright.kube.serve.access.delegation import FAILURES, Delegation
+from podwright.kube.serve.access.delegation import FAILURES, AccessDelegation
 from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.tls.certificate import read_pem
 from podwright.kube.serve.tls.named_certificates import ServingCertificates
@@ -31,7 +31,7 @@ class Tls:
     """See the module. Runs in the server's thread."""
 
     def __init__(
-        self, options: Options, delegation: Delegation, *, loop: SchedulerLoop, reloaded: Callable[[str], None]
+        self, options: Options, delegation: AccessDelegation, *, loop: SchedulerLoop, reloaded: Callable[[str], None]
     ) -> None:
         """`reloaded` gets "success" or "error" for each change of a certificate. Raises ConfigError for files that
         cannot be used.

@@ -15,7 +15,7 @@ from podwright.core.cycle import Rejection
 from podwright.core.framework.explaining import PodChange
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangDecision, GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner, decide
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS, PodGroup
@@ -30,7 +30,7 @@ from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.node_edits import creation, shapes
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import combined
-from podwright.simulator.explain.changes.queues import Lift, lifts, priorities_above, shorts
+from podwright.simulator.explain.changes.queues import BoundLift, lifts, priorities_above, shorts
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.results import Change, Edit, Victim
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
@@ -48,11 +48,11 @@ _MEMBERS_EDITED: Final = 200
 _KINDS: Final[Mapping[str, str]] = {api: kind for kind, api in APIS.items()}
 
 
-def planner_for(framework: Framework, cache: Cache, group: PodGroup) -> Planner:
+def planner_for(framework: Framework, cache: Cache, group: PodGroup) -> GangPlanner:
     """A planner that plans as the scheduler does, but always makes the same choice among equals."""
     args = framework.profile.args.get(GangScheduling.name)
     pack_by = "" if args is None else args.topology_key
-    return Planner(framework=framework, cache=cache, group=group, below=lambda _: 0, pack_by=pack_by)
+    return GangPlanner(framework=framework, cache=cache, group=group, below=lambda _: 0, pack_by=pack_by)
 
 
 def _plan(trials: Trials, framework: Framework, key: str, waiting: Sequence[PodInfo]) -> GangDecision | None:
@@ -139,7 +139,7 @@ def _of_queue(
             yield change
 
 
-def _lifted(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, lift: Lift) -> Change | None:
+def _lifted(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, lift: BoundLift) -> Change | None:
     """The change of the cluster, if it places the group: at once, after preemption, or with a further change."""
     trials.tried[lift.text] = None
     waiting = trials.cache.groups.members(group.key).unplaced()

@@ -35,7 +35,7 @@ _FAR_ABOVE: Final = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Lift:
+class BoundLift:
     """A change of the cluster after which the bound may no longer hold. `apply`: makes it in a trial."""
 
     text: str
@@ -113,7 +113,7 @@ def priorities_above(cluster: LoadedCluster, pod: PodInfo) -> Sequence[int]:
     return sorted({other.priority + 1 for other in placed if pod.priority <= other.priority < _FAR_ABOVE})[:2]
 
 
-def lifts(cluster: LoadedCluster, pods: Sequence[PodInfo], found: Sequence[Short]) -> Iterator[Lift]:
+def lifts(cluster: LoadedCluster, pods: Sequence[PodInfo], found: Sequence[Short]) -> Iterator[BoundLift]:
     """`found`: the limits that are too low for the pods; none: another bound holds the first pod back."""
     if found:
         yield from _raised(cluster, found)
@@ -125,7 +125,7 @@ def lifts(cluster: LoadedCluster, pods: Sequence[PodInfo], found: Sequence[Short
         yield from _admitted(cluster, pods[0])
 
 
-def _raised(cluster: LoadedCluster, found: Sequence[Short]) -> Iterator[Lift]:
+def _raised(cluster: LoadedCluster, found: Sequence[Short]) -> Iterator[BoundLift]:
     """Higher limits, which are just enough."""
     patches: dict[str, dict[str, Any]] = {}
     for each in found:
@@ -150,7 +150,7 @@ def _with_limit(limit: Mapping[str, Any], quota: Mapping[str, Any]) -> Mapping[s
     return {**quota, **limit}
 
 
-def _of_queues(cluster: LoadedCluster, text: str, patches: Mapping[str, Mapping[str, Any]]) -> Lift:
+def _of_queues(cluster: LoadedCluster, text: str, patches: Mapping[str, Mapping[str, Any]]) -> BoundLift:
     """`patches`: of the specs, by queue; `resources` merges with what is there."""
     raws = []
     for name, patch in patches.items():
@@ -165,7 +165,7 @@ def _of_queues(cluster: LoadedCluster, text: str, patches: Mapping[str, Mapping[
     edits = tuple(
         Edit(verb="patch", kind=QUEUE_KIND, name=name, object={"spec": patch}) for name, patch in patches.items()
     )
-    return Lift(text, edits, partial(_set_queues, raws))
+    return BoundLift(text, edits, partial(_set_queues, raws))
 
 
 def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
@@ -173,7 +173,7 @@ def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
         trial.set_queue(raw)
 
 
-def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) -> Iterator[Lift]:
+def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) -> Iterator[BoundLift]:
     """Pods of the queue whose end frees enough: some that are enough alone, those that are ending first, then the
     smallest; then the greatest together. `like`: the bound is no limit of the queue, and may be one of this pod's user:
     the greatest pods of that user come first.
@@ -201,7 +201,7 @@ def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) ->
             return
 
 
-def _end_of(cluster: LoadedCluster, short: Short, pods: Sequence[PodInfo]) -> Lift:
+def _end_of(cluster: LoadedCluster, short: Short, pods: Sequence[PodInfo]) -> BoundLift:
     now = cluster.clock()
     last = max(run_times_of(cluster.cache).end_of(pod, now) for pod in pods) - now
     expected = "" if last == inf else f" (expected in {format_duration(round(last))})"
@@ -212,7 +212,7 @@ def _end_of(cluster: LoadedCluster, short: Short, pods: Sequence[PodInfo]) -> Li
         f"{f'queue {short.queue}' if short.queue else 'all queues'}"
     )
     edits = tuple(Edit(verb="delete", kind="Pod", name=pod.name, namespace=pod.namespace) for pod in pods)
-    return Lift(text, edits, lambda trial: trial.evict(pods))
+    return BoundLift(text, edits, lambda trial: trial.evict(pods))
 
 
 def _placed_below(queues: Queues, name: str) -> Iterator[PodInfo]:
@@ -223,7 +223,7 @@ def _placed_below(queues: Queues, name: str) -> Iterator[PodInfo]:
         waiting += queues.children(each)
 
 
-def _opened(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Lift]:
+def _opened(cluster: LoadedCluster, pod: PodInfo) -> Iterator[BoundLift]:
     """The queues on the way to the top are open."""
     queues = cluster.queues
     shut = [
@@ -236,7 +236,7 @@ def _opened(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Lift]:
         yield _of_queues(cluster, text, {name: {"state": "Open"} for name in shut})
 
 
-def _admitted(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Lift]:
+def _admitted(cluster: LoadedCluster, pod: PodInfo) -> Iterator[BoundLift]:
     """The namespace has the labels that the queue asks for."""
     found = cluster.queues.bound(pod)
     raw = {} if found is None else cluster.queue_objects.get(found.queue, {})
@@ -251,7 +251,7 @@ def _admitted(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Lift]:
         f"label namespace {pod.namespace} with {listed([f'{key}={value}' for key, value in lacking.items()], OPTIONS)}"
     )
     edit = Edit(verb="patch", kind="Namespace", name=pod.namespace, object={"metadata": {"labels": lacking}})
-    yield Lift(text, (edit,), lambda trial: trial.set_object("Namespace", changed))
+    yield BoundLift(text, (edit,), lambda trial: trial.set_object("Namespace", changed))
 
 
 def other_queues(cluster: LoadedCluster, pod: PodInfo) -> Iterator[tuple[str, dict[str, Any]]]:

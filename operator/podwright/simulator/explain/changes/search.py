@@ -36,7 +36,7 @@ from podwright.simulator.explain.changes.node_edits import creation, edit_for, p
 from podwright.simulator.explain.changes.patches import difference, merged
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
 from podwright.simulator.explain.changes.queues import (
-    Lift,
+    BoundLift,
     Short,
     lifts,
     other_queues,
@@ -65,7 +65,7 @@ _LIVE: Final = frozenset(("tolerations", "schedulingGates"))
 _FAR_ABOVE: Final = 2_000_000_000
 
 
-class Search:
+class ChangeSearch:
     """See the module. `pod` has its raw object, and `verdicts` rejects it."""
 
     def __init__(self, trials: Trials, framework: Framework, pod: PodInfo, verdicts: Verdicts) -> None:
@@ -184,7 +184,7 @@ class Search:
             if change is not None:
                 yield change
 
-    def _lifted(self, lift: Lift) -> Change | None:
+    def _lifted(self, lift: BoundLift) -> Change | None:
         """The change of the cluster, if it places the pod: at once, after preemption, or with a further change."""
         self._trials.tried[lift.text] = None
         with Trial(self._trials.cluster) as trial:
@@ -200,7 +200,7 @@ class Search:
             verdicts = verdicts_of(self._framework, self._cache, self._pod)
             if verdicts.diagnosis.pre_filter is not None:
                 return None
-            inner = Search(self._trials, self._framework, self._pod, verdicts).first()
+            inner = ChangeSearch(self._trials, self._framework, self._pod, verdicts).first()
         if inner is None:
             return None
         return replace(inner, of="cluster", text=f"{lift.text} and {inner.text}", edits=(*lift.edits, *inner.edits))

@@ -15,7 +15,7 @@ from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.simulator.explain.results import Change
-from podwright.simulator.hypotheses.hypothesis import AddedNodes, Applied, Stopped, never
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, AppliedHypothesis, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.placing import place
@@ -101,7 +101,7 @@ class Trials:
         """A context with further nodes like the named one, and the pods of its DaemonSets. `labels`: those that
         differ.
         """
-        applied = Applied()
+        applied = AppliedHypothesis()
         with Trial(self.cluster) as trial:
             add_nodes(trial, AddedNodes(count, like), applied)
             for name in applied.added_nodes if labels else ():

@@ -6,7 +6,7 @@ from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.podindex import PodSelector, SelectorList
 from podwright.core.state.podindex.label_rows import LabelRows
-from podwright.core.state.podindex.placed import PlacedPods
+from podwright.core.state.podindex.placed import PlacedPodClasses
 from podwright.core.state.podindex.selecting import MANY_VALUES, SelectorIndex
 from support.costs.call_counts import calls_of
 from support.objects.builders import make_node, make_pod
@@ -48,7 +48,7 @@ def test_pods_with_the_key_are_candidates_for_a_selector_with_many_values():
 @pytest.mark.parametrize("namespaces", [["default"], ["default", "other"]])
 def test_placed_pods_are_not_looked_up_by_more_values_than_there_are(namespaces):
     def calls(count):
-        placed = PlacedPods()
+        placed = PlacedPodClasses()
         for number in range(3):
             placed.add(pod(f"p{number}", app=f"v{number}"), 0)
         selector = app_in(count)

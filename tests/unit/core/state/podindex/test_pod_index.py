@@ -12,7 +12,7 @@ from podwright.core.state.podindex import Eligibility, PodSelector, terms
 from podwright.core.state.podindex import matches as matches_module
 from podwright.core.state.podindex.domains import ALL_WITH_KEY
 from podwright.core.state.podindex.matches import FEW_CHANGES, MatchCounter
-from podwright.core.state.podindex.placed import MAX_PAIRS, PlacedPods
+from podwright.core.state.podindex.placed import MAX_PAIRS, PlacedPodClasses
 from podwright.core.state.podindex.selecting import SelectorIndex
 from podwright.core.state.podindex.terms import COMBINE_THRESHOLD
 from podwright.core.state.transaction import CacheTransaction
@@ -107,7 +107,7 @@ def test_what_a_large_transaction_does_and_undoes_costs_the_counters_next_to_not
 
 def test_pods_with_very_many_labels_are_counted_without_an_entry_for_each_label():
     many = {f"label-{number}": "x" for number in range(MAX_PAIRS)}
-    pods = PlacedPods()
+    pods = PlacedPodClasses()
     classes = [pods.add(placed(number, app="x", **labels), number) for number, labels in enumerate(({}, many))]
     wanted = selector(("app", "In", "x", "y"))
     assert {found for group in pods.candidates(["default"], wanted) for found in group} == set(classes)

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from podwright.core.gangs.decisions import GangPlacement
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
 from podwright.core.preemption.placed_priorities import PlacedPriorities
 from support.engine.kit import Rig, deciding, on_node, settle
@@ -52,7 +52,7 @@ async def attempts_while_a_gang_ends(waiting: int, size: int) -> tuple[int, int,
         confirm_bound(rig, confirmed)
         assert len(confirmed) == 2 * size
         written = len(rig.status.written)
-        with mock.patch.object(Planner, "plan", autospec=True, side_effect=Planner.plan) as plan:
+        with mock.patch.object(GangPlanner, "plan", autospec=True, side_effect=GangPlanner.plan) as plan:
             for index in range(size):
                 rig.now += 0.01
                 rig.engine.assigned.drop(f"default/g0-{index}", None)
@@ -257,7 +257,7 @@ class Cluster:
             if len(members) < 2 or engine.cache.groups.placed(key):
                 continue
             framework = engine.policies.of(members[0]).framework
-            if isinstance(Planner(framework, engine.cache, group, lambda _n: 0).plan(members), GangPlacement):
+            if isinstance(GangPlanner(framework, engine.cache, group, lambda _n: 0).plan(members), GangPlacement):
                 found.append(name)
         return found
 

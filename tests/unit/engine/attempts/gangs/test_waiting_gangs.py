@@ -9,7 +9,7 @@ import pytest
 
 from podwright.core.framework.interface import PermitPlugin, Plugin
 from podwright.core.framework.status import Code, Status
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import GangPlanner
 from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
 from support.engine.kit import Rig, custom_policy, deciding, settle
 from support.objects.builders import in_group, make_pod, make_pod_group
@@ -49,7 +49,7 @@ class TestTopologyConstraint:
         topology_gang(rig)
         async with deciding(rig):
             assert rig.counts == {"unschedulable": 2}
-            with mock.patch.object(Planner, "plan", autospec=True, side_effect=Planner.plan) as plan:
+            with mock.patch.object(GangPlanner, "plan", autospec=True, side_effect=GangPlanner.plan) as plan:
                 for index in range(5):
                     rig.now += 2
                     raw = rig.pod(f"plain{index}", requests={"cpu": "1"})

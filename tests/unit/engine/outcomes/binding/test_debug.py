@@ -17,7 +17,7 @@ from podwright.engine.outcomes.binding.debug import (
     check_transition,
 )
 from podwright.engine.outcomes.binding.read_back import UnconfirmedBindings
-from podwright.engine.outcomes.binding.states import EFFECTS, TRANSITIONS, Outcome, Queueing, State
+from podwright.engine.outcomes.binding.states import EFFECTS, TRANSITIONS, BindingOutcome, BindingState, Queueing
 from support.engine.kit import Rig, deciding, settle
 
 UID = "default/web"
@@ -30,21 +30,21 @@ def test_the_environment_switches_debug_mode_on(value, on):
     assert debug.enabled({} if value is None else {debug.VARIABLE: value}) == on
 
 
-@pytest.mark.parametrize("state", State, ids=lambda state: state.name)
+@pytest.mark.parametrize("state", BindingState, ids=lambda state: state.name)
 def test_only_the_transitions_of_the_table_are_legal(violations, state):
-    for to in State:
+    for to in BindingState:
         if to in TRANSITIONS.get(state, ()):
             check_transition("default/web", state, to)
         else:
             with pytest.raises(BindingCycleError, match=f"illegal transition from {state.name} to {to.name}"):
                 check_transition("default/web", state, to)
-    assert len(violations) == len(State) - len(TRANSITIONS.get(state, ()))
+    assert len(violations) == len(BindingState) - len(TRANSITIONS.get(state, ()))
     violations.clear()
 
 
-@pytest.mark.parametrize("outcome", Outcome, ids=lambda outcome: outcome.name)
+@pytest.mark.parametrize("outcome", BindingOutcome, ids=lambda outcome: outcome.name)
 def test_an_outcome_is_legal_only_in_the_states_of_its_row(violations, outcome):
-    for state in State:
+    for state in BindingState:
         if state in EFFECTS[outcome].after:
             check_outcome("default/web", state, outcome)
         else:
@@ -53,7 +53,7 @@ def test_an_outcome_is_legal_only_in_the_states_of_its_row(violations, outcome):
     violations.clear()
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - TRANSITIONS.keys(), key=str), ids=lambda state: state.name)
+@pytest.mark.parametrize("state", sorted(set(BindingState) - TRANSITIONS.keys(), key=str), ids=lambda state: state.name)
 async def test_a_running_cycle_that_makes_an_illegal_transition_is_caught(violations, state):
     rig = Rig()
     rig.node("a")
@@ -64,7 +64,7 @@ async def test_a_running_cycle_that_makes_an_illegal_transition_is_caught(violat
         cycle = rig.engine.binding_cycles.get(UID)
         with pytest.raises(BindingCycleError):
             cycle.enter(state)
-        assert cycle.state is State.BINDING
+        assert cycle.state is BindingState.BINDING
         answer.set_result(None)
         await settle()
     assert violations == [f"binding cycle of pod default/web: illegal transition from BINDING to {state.name}"]
@@ -74,13 +74,13 @@ async def test_a_running_cycle_that_makes_an_illegal_transition_is_caught(violat
 @pytest.mark.parametrize(
     ("outcome", "change", "violation"),
     [
-        pytest.param(Outcome.FAILED, {"forget": False}, "still assumed after FAILED", id="the cache keeps the pod"),
+        pytest.param(BindingOutcome.FAILED, {"forget": False}, "still assumed after FAILED", id="the cache keeps the pod"),
         pytest.param(
-            Outcome.FAILED, {"queue": Queueing.KEEP}, "still in flight after FAILED", id="the pod is not requeued"
+            BindingOutcome.FAILED, {"queue": Queueing.KEEP}, "still in flight after FAILED", id="the pod is not requeued"
         ),
-        pytest.param(Outcome.GONE, {"queue": Queueing.KEEP}, "still in the queue after GONE", id="the pod stays queued"),
+        pytest.param(BindingOutcome.GONE, {"queue": Queueing.KEEP}, "still in the queue after GONE", id="the pod stays queued"),
         pytest.param(
-            Outcome.FAILED, {"after": frozenset()}, "outcome FAILED in state READING_BACK", id="the outcome may not come"
+            BindingOutcome.FAILED, {"after": frozenset()}, "outcome FAILED in state READING_BACK", id="the outcome may not come"
         ),
     ],
 )  # fmt: skip
@@ -92,7 +92,7 @@ async def test_effects_that_do_not_match_the_table_are_caught(monkeypatch, viola
     rig.node("a")
     rig.cluster.outcomes = [ClusterError("timeout")]
     raw = rig.pod("web")
-    rig.cluster.objects["Pod", "web"] = raw if outcome is Outcome.FAILED else None
+    rig.cluster.objects["Pod", "web"] = raw if outcome is BindingOutcome.FAILED else None
     async with deciding(rig):
         assert violations == [f"binding cycle of pod default/web: {violation}"]
     violations.clear()
@@ -115,10 +115,10 @@ def test_a_pod_in_two_places_is_caught(violations):
     rig.node("a")
     rig.pod("web")
     queued, cache, queue = rig.engine.queue.get(UID), rig.engine.cache, rig.engine.queue
-    check_effects(queued, Outcome.ENDED, cache, queue, "")
+    check_effects(queued, BindingOutcome.ENDED, cache, queue, "")
     cache.assume(queued.pod, "a")
     with pytest.raises(BindingCycleError, match="assumed and in the queue after ENDED"):
-        check_effects(queued, Outcome.ENDED, cache, queue, "")
+        check_effects(queued, BindingOutcome.ENDED, cache, queue, "")
     violations.clear()
 
 
@@ -146,7 +146,7 @@ async def test_without_debug_mode_nothing_is_checked(monkeypatch, violations):
     rig.pod("web")
     async with deciding(rig):
         cycle = rig.engine.binding_cycles.get(UID)
-        cycle.enter(State.STOPPED)
+        cycle.enter(BindingState.STOPPED)
         answer.set_result(None)
         await settle()
     assert violations == []

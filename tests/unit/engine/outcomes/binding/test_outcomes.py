@@ -12,7 +12,7 @@ import pytest
 from podwright.core.framework.interface import ClusterError, PermitPlugin, Plugin, PreBindPlugin, ReservePlugin
 from podwright.core.framework.status import Code, Status
 from podwright.core.queue.queued_pod import Place
-from podwright.engine.outcomes.binding.states import EFFECTS, Outcome, Queueing, Report, State
+from podwright.engine.outcomes.binding.states import EFFECTS, BindingOutcome, BindingReport, BindingState, Queueing
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE
 from support.engine.kit import Rig, deciding, on_node, settle
 
@@ -148,23 +148,23 @@ async def ended(stage: Stage) -> None:
     await failed(stage)
 
 
-SCENARIOS: dict[Outcome, Callable[[Stage], Coroutine[Any, Any, None]]] = {
-    Outcome.BOUND: bound,
-    Outcome.REJECTED: rejected,
-    Outcome.FAILED: failed,
-    Outcome.CANCELLED: cancelled,
-    Outcome.PREEMPTED: preempted,
-    Outcome.DELETED: deleted,
-    Outcome.UNKNOWN: unknown,
-    Outcome.BOUND_BY_ANOTHER: bound_by_another,
-    Outcome.BOUND_ELSEWHERE: bound_elsewhere,
-    Outcome.GONE: gone,
-    Outcome.SHUTDOWN: shutdown,
-    Outcome.INTERRUPTED: interrupted,
-    Outcome.LOST: lost,
-    Outcome.ENDED: ended,
+SCENARIOS: dict[BindingOutcome, Callable[[Stage], Coroutine[Any, Any, None]]] = {
+    BindingOutcome.BOUND: bound,
+    BindingOutcome.REJECTED: rejected,
+    BindingOutcome.FAILED: failed,
+    BindingOutcome.CANCELLED: cancelled,
+    BindingOutcome.PREEMPTED: preempted,
+    BindingOutcome.DELETED: deleted,
+    BindingOutcome.UNKNOWN: unknown,
+    BindingOutcome.BOUND_BY_ANOTHER: bound_by_another,
+    BindingOutcome.BOUND_ELSEWHERE: bound_elsewhere,
+    BindingOutcome.GONE: gone,
+    BindingOutcome.SHUTDOWN: shutdown,
+    BindingOutcome.INTERRUPTED: interrupted,
+    BindingOutcome.LOST: lost,
+    BindingOutcome.ENDED: ended,
 }
-HALF_DONE = {Outcome.LOST: Outcome.FAILED, Outcome.ENDED: Outcome.FAILED}
+HALF_DONE = {BindingOutcome.LOST: BindingOutcome.FAILED, BindingOutcome.ENDED: BindingOutcome.FAILED}
 """Outcomes of a recovery, and the outcome whose effects raised an exception half-way."""
 REASONS = {Queueing.REJECT: UNSCHEDULABLE, Queueing.FAIL: SCHEDULER_ERROR}
 
@@ -192,14 +192,14 @@ async def test_an_outcome_has_the_effects_of_its_row(outcome, monkeypatch):
         await settle()
         cycle = rig.engine.binding_cycles.get(UID)
         assert cycle is not None
-        assert (cycle.state, rig.counts) == (State.WAITING, {"unschedulable": 1})
+        assert (cycle.state, rig.counts) == (BindingState.WAITING, {"unschedulable": 1})
         await SCENARIOS[outcome](Stage(rig, raw, answer, monkeypatch))
         await settle()
         assert (cycle.outcome, cycle.state) == (outcome, row.state)
         check(rig, cycle.queued, outcome)
 
 
-def check(rig: Rig, queued: Any, outcome: Outcome) -> None:
+def check(rig: Rig, queued: Any, outcome: BindingOutcome) -> None:
     """The pod and its surroundings are as the row says."""
     row, engine = EFFECTS[outcome], rig.engine
     unreserve = row.unreserve or (outcome in HALF_DONE and EFFECTS[HALF_DONE[outcome]].unreserve)
@@ -216,9 +216,9 @@ def check(rig: Rig, queued: Any, outcome: Outcome) -> None:
         waiting = engine.queue.get("default/next")
         assert (waiting is None or waiting.attempts > 1) == row.free_room
     scheduled = "Successfully assigned default/web to a" in rig.recorder.notes("Scheduled")
-    assert scheduled == (row.report is Report.BOUND)
-    assert (UID in rig.status.forgotten) == (row.report in (Report.BOUND, Report.GONE) or row.confirm)
-    assert (("web", None, "") in rig.status.written) == (row.report is Report.RESET)
-    if row.confirm and outcome is not Outcome.BOUND:
+    assert scheduled == (row.report is BindingReport.BOUND)
+    assert (UID in rig.status.forgotten) == (row.report in (BindingReport.BOUND, BindingReport.GONE) or row.confirm)
+    assert (("web", None, "") in rig.status.written) == (row.report is BindingReport.RESET)
+    if row.confirm and outcome is not BindingOutcome.BOUND:
         assert rig.placed_on("web") != ""
         assert not engine.cache.is_assumed(UID)

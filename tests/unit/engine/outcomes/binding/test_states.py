@@ -12,37 +12,37 @@ from podwright.engine.outcomes.binding.states import (
     PERMIT_OVER,
     STOPPABLE,
     TRANSITIONS,
+    BindingOutcome,
+    BindingReport,
+    BindingState,
     Effects,
-    Outcome,
     Queueing,
-    Report,
-    State,
     outcome_of_failure,
     outcome_of_read_back,
 )
 
-FINAL = {State.BOUND, State.REQUEUED, State.DROPPED, State.STOPPED}
+FINAL = {BindingState.BOUND, BindingState.REQUEUED, BindingState.DROPPED, BindingState.STOPPED}
 ERROR = Status(Code.ERROR, ("timeout",))
 REJECTION = unschedulable("full")
 
 
 def test_each_state_is_either_final_or_has_transitions():
-    assert TRANSITIONS.keys() == set(State) - FINAL
+    assert TRANSITIONS.keys() == set(BindingState) - FINAL
 
 
 def test_each_outcome_has_a_row():
-    assert EFFECTS.keys() == set(Outcome)
+    assert EFFECTS.keys() == set(BindingOutcome)
 
 
 def test_each_state_can_be_reached():
-    reached = {State.ASSUMED}
-    for _ in State:
+    reached = {BindingState.ASSUMED}
+    for _ in BindingState:
         reached |= {to for state in reached for to in TRANSITIONS.get(state, ())}
         reached |= {row.state for row in EFFECTS.values() if row.after & reached}
-    assert reached == set(State)
+    assert reached == set(BindingState)
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - FINAL, key=lambda state: state.value))
+@pytest.mark.parametrize("state", sorted(set(BindingState) - FINAL, key=lambda state: state.value))
 def test_each_cycle_can_end(state):
     assert any(state in row.after for row in EFFECTS.values())
 
@@ -52,11 +52,11 @@ def test_no_outcome_comes_after_the_end():
 
 
 def test_only_unknown_does_not_end_the_cycle():
-    assert [outcome for outcome, row in EFFECTS.items() if row.state not in FINAL] == [Outcome.UNKNOWN]
+    assert [outcome for outcome, row in EFFECTS.items() if row.state not in FINAL] == [BindingOutcome.UNKNOWN]
 
 
 def test_a_posted_binding_is_never_undone_without_reading_the_pod_back():
-    posted = {State.BINDING, State.POST_BINDING}
+    posted = {BindingState.BINDING, BindingState.POST_BINDING}
     assert not any(row.after & posted for row in EFFECTS.values() if row.unreserve or row.forget)
 
 
@@ -64,16 +64,16 @@ def test_the_groups_of_states_agree():
     assert NOT_STARTED < STOPPABLE
     assert not STOPPABLE & FINAL
     assert not PERMIT_OVER & FINAL
-    assert {State.PRE_BINDING, State.PRE_BOUND} == STOPPABLE & PERMIT_OVER
+    assert {BindingState.PRE_BINDING, BindingState.PRE_BOUND} == STOPPABLE & PERMIT_OVER
 
 
-@pytest.mark.parametrize("outcome", Outcome)
+@pytest.mark.parametrize("outcome", BindingOutcome)
 def test_each_row_puts_the_pod_into_the_place_that_its_final_state_names(outcome):
     row = EFFECTS[outcome]
     requeues = row.queue in (Queueing.REJECT, Queueing.FAIL, Queueing.RETRY)
-    assert requeues == (row.state is State.REQUEUED)
-    assert (row.queue is Queueing.DONE) == (row.state in (State.BOUND, State.DROPPED))
-    assert (row.report is Report.BOUND) == (row.state is State.BOUND)
+    assert requeues == (row.state is BindingState.REQUEUED)
+    assert (row.queue is Queueing.DONE) == (row.state in (BindingState.BOUND, BindingState.DROPPED))
+    assert (row.report is BindingReport.BOUND) == (row.state is BindingState.BOUND)
     assert not (row.forget and row.confirm)
     assert row.unreserve or not row.forget
 
@@ -91,7 +91,7 @@ def cells(row: Effects) -> list[str]:
         "yes" if row.unreserve else "-",
         "yes" if row.forget else "-",
         row.queue.name.lower(),
-        "-" if row.report is Report.NOTHING else row.report.name.lower(),
+        "-" if row.report is BindingReport.NOTHING else row.report.name.lower(),
         "yes" if row.free_room else "-",
         "yes" if row.confirm else "-",
         row.state.name,
@@ -105,13 +105,13 @@ def test_the_docstring_draws_the_table():
 @pytest.mark.parametrize(
     ("state", "status", "outcome"),
     [
-        pytest.param(State.ASSUMED, REJECTION, Outcome.REJECTED, id="Reserve rejects the pod"),
-        pytest.param(State.WAITING, REJECTION, Outcome.REJECTED, id="Permit rejects the waiting pod"),
-        pytest.param(State.PERMITTED, ERROR, Outcome.FAILED, id="the node is gone"),
-        pytest.param(State.PRE_BINDING, ERROR, Outcome.FAILED, id="PreBind fails"),
-        pytest.param(State.BINDING, ERROR, Outcome.UNKNOWN, id="Bind fails"),
-        pytest.param(State.BINDING, REJECTION, Outcome.UNKNOWN, id="Bind rejects the pod"),
-        pytest.param(State.POST_BINDING, ERROR, Outcome.UNKNOWN, id="an exception after Bind"),
+        pytest.param(BindingState.ASSUMED, REJECTION, BindingOutcome.REJECTED, id="Reserve rejects the pod"),
+        pytest.param(BindingState.WAITING, REJECTION, BindingOutcome.REJECTED, id="Permit rejects the waiting pod"),
+        pytest.param(BindingState.PERMITTED, ERROR, BindingOutcome.FAILED, id="the node is gone"),
+        pytest.param(BindingState.PRE_BINDING, ERROR, BindingOutcome.FAILED, id="PreBind fails"),
+        pytest.param(BindingState.BINDING, ERROR, BindingOutcome.UNKNOWN, id="Bind fails"),
+        pytest.param(BindingState.BINDING, REJECTION, BindingOutcome.UNKNOWN, id="Bind rejects the pod"),
+        pytest.param(BindingState.POST_BINDING, ERROR, BindingOutcome.UNKNOWN, id="an exception after Bind"),
     ],
 )
 def test_a_failure_has_an_outcome_that_depends_on_whether_the_binding_was_posted(state, status, outcome):
@@ -123,14 +123,14 @@ def test_a_failure_has_an_outcome_that_depends_on_whether_the_binding_was_posted
 @pytest.mark.parametrize(
     ("node_name", "failure", "outcomes"),
     [
-        pytest.param(None, ERROR, (Outcome.GONE,) * 2, id="gone"),
-        pytest.param("", ERROR, (Outcome.FAILED,) * 2, id="pending after an error"),
-        pytest.param("", REJECTION, (Outcome.REJECTED,) * 2, id="pending after a rejection"),
-        pytest.param("a", ERROR, (Outcome.BOUND, Outcome.BOUND_BY_ANOTHER), id="on our node"),
-        pytest.param("b", ERROR, (Outcome.BOUND_ELSEWHERE,) * 2, id="on another node"),
+        pytest.param(None, ERROR, (BindingOutcome.GONE,) * 2, id="gone"),
+        pytest.param("", ERROR, (BindingOutcome.FAILED,) * 2, id="pending after an error"),
+        pytest.param("", REJECTION, (BindingOutcome.REJECTED,) * 2, id="pending after a rejection"),
+        pytest.param("a", ERROR, (BindingOutcome.BOUND, BindingOutcome.BOUND_BY_ANOTHER), id="on our node"),
+        pytest.param("b", ERROR, (BindingOutcome.BOUND_ELSEWHERE,) * 2, id="on another node"),
     ],
 )
 def test_what_was_read_back_decides_the_outcome(node_name, failure, outcomes, conflict):
     outcome = outcome_of_read_back(node_name, "a", failure, conflict=conflict)
     assert outcome is outcomes[conflict]
-    assert State.READING_BACK in EFFECTS[outcome].after
+    assert BindingState.READING_BACK in EFFECTS[outcome].after

@@ -6,14 +6,14 @@ import pytest
 
 from podwright.core.framework.durations import format_duration, parse_duration
 from podwright.core.objects.pod import parse_pod
-from podwright.engine.outcomes.binding.waiting_pods import WaitingPod
+from podwright.engine.outcomes.binding.waiting_pods import PermitWaitingPod
 from support.objects.builders import make_pod
 
 POD = parse_pod(make_pod("web"))
 
 
 async def test_the_wait_ends_when_the_last_plugin_allows_the_pod():
-    waiting = WaitingPod(POD, "a", {"One": 60, "Two": 60})
+    waiting = PermitWaitingPod(POD, "a", {"One": 60, "Two": 60})
     waiting.allow("One")
     waiting.allow("Unknown")
     assert list(waiting.pending_plugins) == ["Two"]
@@ -22,7 +22,7 @@ async def test_the_wait_ends_when_the_last_plugin_allows_the_pod():
 
 
 async def test_one_rejection_ends_the_wait_and_the_first_verdict_counts():
-    waiting = WaitingPod(POD, "a", {"One": 60, "Two": 60})
+    waiting = PermitWaitingPod(POD, "a", {"One": 60, "Two": 60})
     waiting.reject("One", "not today")
     waiting.allow("Two")
     status = await waiting.wait()
@@ -37,7 +37,7 @@ async def test_one_rejection_ends_the_wait_and_the_first_verdict_counts():
     ],
 )
 async def test_a_plugin_that_has_not_allowed_the_pod_times_out(allowed, plugin):
-    waiting = WaitingPod(POD, "a", {"Patient": 0.02, "Hasty": 0.01})
+    waiting = PermitWaitingPod(POD, "a", {"Patient": 0.02, "Hasty": 0.01})
     for name in allowed:
         waiting.allow(name)
     status = await waiting.wait()
@@ -56,7 +56,7 @@ def test_durations_are_formatted_as_in_go(seconds, text):
 
 
 async def test_a_cancelled_wait_leaves_no_timer():
-    waiting = WaitingPod(POD, "a", {"One": 60})
+    waiting = PermitWaitingPod(POD, "a", {"One": 60})
     task = asyncio.create_task(waiting.wait())
     await asyncio.sleep(0)
     task.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.kube.client.errors import ApiError
-from podwright.kube.serve.access.delegation import ANONYMOUS, Delegation, User
+from podwright.kube.serve.access.delegation import ANONYMOUS, AccessDelegation, User
 from support.http.kit import api, says
 
 REVIEWER = {"username": "prometheus", "uid": "7", "groups": ["a"], "extra": {"k": ["v"]}}
@@ -13,7 +13,7 @@ REVIEWER = {"username": "prometheus", "uid": "7", "groups": ["a"], "extra": {"k"
 
 async def test_a_token_is_reviewed():
     async with api(says(201, {"status": {"authenticated": True, "user": REVIEWER}})) as (http, script):
-        user = await Delegation(http, http).user_of("secret")
+        user = await AccessDelegation(http, http).user_of("secret")
         assert user == User("prometheus", ("a", "system:authenticated"), "7", {"k": ["v"]})
         (request,) = script.requests
         assert (request.method, request.path) == ("POST", "/apis/authentication.k8s.io/v1/tokenreviews")
@@ -35,13 +35,13 @@ async def test_a_token_is_reviewed():
 )
 async def test_any_other_answer_is_no_user(answer):
     async with api(says(201, answer)) as (http, _):
-        assert await Delegation(http, http).user_of("secret") is None
+        assert await AccessDelegation(http, http).user_of("secret") is None
 
 
 async def test_access_is_reviewed_as_a_request_for_a_path():
     async with api(says(201, {"status": {"allowed": True}})) as (http, script):
         user = User("prometheus", ("a",), "7", {"k": ["v"]})
-        assert await Delegation(http, http).allows(user, "get", "/metrics")
+        assert await AccessDelegation(http, http).allows(user, "get", "/metrics")
         (request,) = script.requests
         assert (request.method, request.path) == ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews")
         assert request.body["spec"] == {
@@ -58,12 +58,12 @@ async def test_access_is_reviewed_as_a_request_for_a_path():
 )
 async def test_any_other_answer_allows_nothing(status):
     async with api(says(201, {"status": status})) as (http, _):
-        assert not await Delegation(http, http).allows(ANONYMOUS, "get", "/metrics")
+        assert not await AccessDelegation(http, http).allows(ANONYMOUS, "get", "/metrics")
 
 
 async def test_each_question_has_its_own_client_and_errors_are_raised():
     async with api(says(403)) as (one, first), api(says(403)) as (two, second):
-        delegation = Delegation(one, two)
+        delegation = AccessDelegation(one, two)
         with pytest.raises(ApiError):
             await delegation.user_of("secret")
         with pytest.raises(ApiError):
@@ -76,7 +76,7 @@ async def test_the_authorities_of_clients_come_from_the_clusters_config_map():
         http,
         script,
     ):
-        assert await Delegation(http, http).authentication() == {"client-ca-file": "PEM"}
-        assert await Delegation(http, http).authentication() == {}
-        assert await Delegation(http, http).authentication() == {}
+        assert await AccessDelegation(http, http).authentication() == {"client-ca-file": "PEM"}
+        assert await AccessDelegation(http, http).authentication() == {}
+        assert await AccessDelegation(http, http).authentication() == {}
         assert set(script.asked) == {"GET /api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"}

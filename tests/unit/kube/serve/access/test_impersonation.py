@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.kube.serve.access import delegated_gate
-from podwright.kube.serve.access.delegation import Delegation, User
+from podwright.kube.serve.access.delegation import AccessDelegation, User
 from support.http.kit import api, says
 from support.serve.certificates import Authority
 from support.serve.kit import Delegate, client_context, get, secure, serving
@@ -110,7 +110,9 @@ async def allows_all(*_):
 
 async def test_the_api_server_is_asked_for_the_verb_impersonate():
     async with api(says(201, {"status": {"allowed": True}})) as (http, script):
-        assert await Delegation(http, http).allows_impersonation(User("me", ()), "serviceaccounts", "team", "builder")
+        assert await AccessDelegation(http, http).allows_impersonation(
+            User("me", ()), "serviceaccounts", "team", "builder"
+        )
         (request,) = script.requests
     attributes = request.body["spec"]["resourceAttributes"]
     assert attributes == {"verb": "impersonate", "version": "v1", "resource": "serviceaccounts", "namespace": "team", "name": "builder"}  # fmt: skip

@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from podwright.kube.serve.answers import pages
-from podwright.kube.serve.answers.pages import PIECE, Page, decompressed
+from podwright.kube.serve.answers.pages import PIECE, LongAnswer, decompressed
 
 
 class Rendered:
@@ -56,7 +56,7 @@ def waits(monkeypatch):
     ],
 )
 async def test_the_text_comes_back(parts):
-    body = await Page(Rendered(*parts), lambda: 0.0).body()
+    body = await LongAnswer(Rendered(*parts), lambda: 0.0).body()
     pieces = list(decompressed(body))
     assert b"".join(pieces) == b"".join(parts)
     assert max(map(len, pieces), default=0) <= PIECE
@@ -65,7 +65,7 @@ async def test_the_text_comes_back(parts):
 
 async def test_readers_share_a_rendering_and_the_next_waits_for_the_second_to_end(waits):
     render = Rendered(b"text")
-    page = Page(render, render.clock)
+    page = LongAnswer(render, render.clock)
     await asyncio.gather(*(page.body() for _ in range(10)))
     assert (render.times, waits) == (1, [0])
     render.now += 0.25
@@ -80,7 +80,7 @@ async def test_readers_share_a_rendering_and_the_next_waits_for_the_second_to_en
 async def test_a_rendering_outlives_the_reader_that_began_it(waits):
     render = Rendered(b"text")
     render.held.clear()
-    page = Page(render, render.clock)
+    page = LongAnswer(render, render.clock)
     first, second = (asyncio.ensure_future(page.body()) for _ in range(2))
     while not render.times:
         await asyncio.wait({first}, timeout=0)
@@ -97,7 +97,7 @@ async def test_after_an_error_the_next_reader_begins_anew(waits):
 
     render = Rendered(b"text")
     answers = [render(), fails()]
-    page = Page(answers.pop, render.clock)
+    page = LongAnswer(answers.pop, render.clock)
     with pytest.raises(ValueError, match="once"):
         await page.body()
     assert b"".join(decompressed(await page.body())) == b"text"

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from podwright.kube.serve.connections.connection import Connection, Limits
+from podwright.kube.serve.connections.connection import ClientLimits, Connection
 
-LIMITS = Limits(connections=1, request_bytes=100)
+LIMITS = ClientLimits(connections=1, request_bytes=100)
 
 
 class Recorder(asyncio.Protocol):

@@ -8,7 +8,7 @@ from podwright.core.state.cache import Cache
 from podwright.engine.process.steps import at_once
 from podwright.engine.view.nodes import node_changes
 from podwright.kube.serve.page import nodes as page_nodes
-from podwright.kube.serve.page.nodes import NodeColumns
+from podwright.kube.serve.page.nodes import PageNodes
 from support.objects.builders import make_node, make_pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -23,7 +23,7 @@ def set_node(cache, name, zone="z", **options):
 
 
 def test_all_nodes_share_zones_and_shapes():
-    cache, columns = Cache(), NodeColumns()
+    cache, columns = Cache(), PageNodes()
     for number in range(4):
         set_node(cache, f"n{number}", zone="ab"[number % 2])
     assert read(cache, columns) is None
@@ -34,7 +34,7 @@ def test_all_nodes_share_zones_and_shapes():
 
 
 def test_a_change_has_only_what_is_new():
-    cache, columns = Cache(), NodeColumns()
+    cache, columns = Cache(), PageNodes()
     set_node(cache, "a")
     set_node(cache, "b")
     read(cache, columns)
@@ -50,7 +50,7 @@ def test_a_change_has_only_what_is_new():
 
 
 def test_usage_that_comes_back_to_what_it_was_is_no_change():
-    cache, columns = Cache(), NodeColumns()
+    cache, columns = Cache(), PageNodes()
     set_node(cache, "a")
     read(cache, columns)
     pod = parse_pod(make_pod("p", requests={"cpu": "1"}))
@@ -60,7 +60,7 @@ def test_usage_that_comes_back_to_what_it_was_is_no_change():
 
 
 def test_a_cluster_without_nodes():
-    columns = NodeColumns()
+    columns = PageNodes()
     assert read(Cache(), columns) is None
     found = columns.everything()
     assert (found["name"], found["requested"]) == ([], [[], [], []])
@@ -68,7 +68,7 @@ def test_a_cluster_without_nodes():
 
 def test_values_of_labels_that_come_and_go_take_no_memory_for_ever(monkeypatch):
     monkeypatch.setattr(page_nodes, "SPARE_NUMBERS", 10)
-    cache, columns = Cache(), NodeColumns()
+    cache, columns = Cache(), PageNodes()
     longest = 0
     for number in range(100):
         set_node(cache, "a", zone=f"zone-{number}")
@@ -78,7 +78,7 @@ def test_values_of_labels_that_come_and_go_take_no_memory_for_ever(monkeypatch):
 
 
 def test_five_thousand_nodes_are_a_short_message():
-    cache, columns = Cache(), NodeColumns()
+    cache, columns = Cache(), PageNodes()
     for number in range(5000):
         set_node(cache, f"node-{number:04}", zone=f"zone-{number % 3}")
     read(cache, columns)
@@ -86,7 +86,7 @@ def test_five_thousand_nodes_are_a_short_message():
 
 
 def test_a_node_that_comes_back_as_it_was_has_its_usage_again():
-    cache, columns = Cache(), NodeColumns()
+    cache, columns = Cache(), PageNodes()
     set_node(cache, "a")
     set_node(cache, "b")
     cache.assume(parse_pod(make_pod("p", requests={"cpu": "1"})), "b")
@@ -100,7 +100,7 @@ def test_a_node_that_comes_back_as_it_was_has_its_usage_again():
 
 
 def test_sums_that_are_larger_than_integers_of_json_can_be_sent():
-    cache, columns = Cache(), NodeColumns()
+    cache, columns = Cache(), PageNodes()
     set_node(cache, "a")
     for number in range(3):
         cache.assume(parse_pod(make_pod(f"p{number}", requests={"memory": "7Ei"})), "a")

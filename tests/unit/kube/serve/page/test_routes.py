@@ -15,7 +15,7 @@ from podwright.kube.serve.access import delegated_gate
 from podwright.kube.serve.access.delegated_gate import MASTERS
 from podwright.kube.serve.access.delegation import User
 from podwright.kube.serve.access.gates import ABOUT_PODS
-from podwright.kube.serve.connections.connection import Limits
+from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.page import feed as feeds
 from podwright.kube.serve.page import routes
 from podwright.kube.serve.page.files import files
@@ -302,7 +302,7 @@ async def test_without_the_page_there_is_no_metric_of_it():
 
 
 async def test_a_stream_lasts_longer_than_other_answers_may():
-    limits = Limits(connections=8, total_seconds=0.2)
+    limits = ClientLimits(connections=8, total_seconds=0.2)
     async with serving(told(), limits=limits) as server:
         reader, writer = await stream(server)
         await read_until(reader, "queue")
@@ -341,7 +341,7 @@ async def test_a_client_that_leaves_ends_its_stream(monkeypatch):
 
 
 async def test_a_client_that_does_not_read_is_dropped():
-    limits = Limits(connections=8, stall_seconds=0.1)
+    limits = ClientLimits(connections=8, stall_seconds=0.1)
     content = told()
     shown = content.shown()
     for number in range(20_000):

@@ -17,7 +17,7 @@ from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.options.options import Options
 from podwright.kube.options.values import TLS_12_SUITES, OptionsError
-from podwright.kube.serve.connections.connection import Limits
+from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.tls.certificate import RENEW_DAYS, VALID_DAYS, ServingCertificate, self_signed
 from support.serve.certificates import Authority
 from support.serve.kit import Told, client_context, connect, get, hang_up, secure, serving
@@ -203,7 +203,7 @@ class TestServing:
 
     async def test_handshakes_that_stop_half_way_are_dropped(self):
         told = Told()
-        async with serving(told, Limits(connections=8, head_seconds=0.5), **secure()) as server:
+        async with serving(told, ClientLimits(connections=8, head_seconds=0.5), **secure()) as server:
             held = [await connect(server) for _ in range(30)]
             for reader, writer in held:
                 writer.write(b"\x16\x03\x01\x02\x00\x01")
