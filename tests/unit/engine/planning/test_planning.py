@@ -11,6 +11,7 @@ from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod_group import VOLCANO_API, VOLCANO_KIND
 from podwright.engine.planning.planning import CONFLICTS, LOOP_SECONDS, QUIET_SECONDS, STILL_CHANGING
 from podwright.engine.process.forks import CHILD_SECONDS, Forks
+from podwright.engine.process.slice import SLICE_SECONDS
 from podwright.engine.records.metrics import PLUGIN_EXCEPTIONS
 from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, settle, values
 from support.engine.long_work import MEMBERS, Clock, FakeChildren, a_preemptor, evicted, full_nodes
@@ -98,6 +99,24 @@ async def test_a_gang_that_takes_longer_than_a_slice_goes_to_a_child():
     await ended(rig, failed=1)
     assert rig.children.started == 1
     assert evicted(rig) == {f"low{i}" for i in range(MEMBERS)}
+
+
+async def test_a_gang_that_took_long_to_choose_victims_is_retried_in_the_loop_at_once():
+    rig = Rig(children=FakeChildren())
+    rig.clock = rig.children.clock = Clock()
+    rig.clock.step = 2 * SLICE_SECONDS
+    rig.evictor.waits = True
+    full_nodes(rig)
+    async with deciding(rig):
+        await while_time_passes(rig, lambda: len(evicted(rig)) == MEMBERS)
+        rig.clock.runs = False
+        for name in evicted(rig):
+            rig.evictor.answers[name](True)
+        for name in evicted(rig):
+            rig.engine.assigned.drop(f"default/{name}", None)
+        await settle()
+        assert len(rig.cluster.bound) == MEMBERS
+    assert rig.children.started == 1, "only for the victims"
 
 
 @pytest.mark.parametrize("changed", [False, True])
