@@ -22,7 +22,7 @@ from podwright.simulator.replay.task_lists import GPU_SHARE, filling_stream, rea
 
 FILL: Final = 1.3
 FIRST_SEED: Final = 42
-RESULT: Final = Path("benchmarks/results/0.1.0-fragmentation.json")
+RESULT: Final = Path("benchmarks/results/fragmentation.json")
 POLICIES: Final = Path("docs/replay/policies")
 PUBLISHED: Final[Mapping[str, float]] = {"fewest-fragments": 0.9539, "best-fit-shares": 0.9308, "random-shares": 0.8747}
 """By policy: the share that the paper's FGD, BestFit and Random allocate."""

@@ -320,11 +320,12 @@ def place(
     """Score, and the choice of a node, if there is at least one: among those that the cache's place rules prefer.
     `extra`: int64[feasible], to be added to the scores.
     """
-    feasible, found = search.feasible, len(search.feasible)
+    feasible = search.feasible
+    found = count = len(feasible)
     if cache.place_rules is not None and (kept := cache.place_rules.preferred(pod, feasible.slots)) is not None:
         feasible = Feasible(cache.table, feasible.slots[kept])
         extra = None if extra is None else extra[kept]
-    count = len(feasible)
+        count = len(feasible)
     names = cache.table.names
     rejected = search.diagnosis.plugins() if search.diagnosis.stages or search.diagnosis.explicit else {}
     if count == 1:

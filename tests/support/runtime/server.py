@@ -35,7 +35,7 @@ class Server:
             async def handle(self, request):
                 return await handle(request, super().handle)
 
-        monkeypatch.setattr("podwright.sandbox.runner.Server", Observed)
+        monkeypatch.setattr("podwright.sandbox.runner.SandboxServer", Observed)
         self.sandbox = Sandbox(delay=0, controllers=False)
         self.asked: list[Request] = []
         self.change = lambda request: request

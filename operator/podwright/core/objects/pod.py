@@ -299,6 +299,7 @@ def _parse(
 ) -> PodInfo:
     spec = as_mapping(raw.get("spec"), "spec")
     status = as_mapping(raw.get("status"), "status")
+    conditions = _true_conditions(listed) if (listed := status.get("conditions")) else _NO_OBJECT
     parsed = _spec_of(spec, namespace)
     labels = _label_set(as_labels(own, "metadata.labels")) if (own := metadata.get("labels")) else _UNLABELLED
     annotations = metadata.get("annotations")
@@ -334,8 +335,8 @@ def _parse(
         resource_claims=parsed.resource_claims,
         generated_claims=_generated_claims(status) if parsed.resource_claims else _NO_OBJECT,
         group=group_of(spec, labels, namespace, metadata.get("annotations")),
-        preempted=_condition(status, "DisruptionTarget").get("reason") == "PreemptionByScheduler",
-        ready=bool(_condition(status, "Ready")),
+        preempted=conditions.get("DisruptionTarget", _NO_OBJECT).get("reason") == "PreemptionByScheduler",
+        ready="Ready" in conditions,
         required_features=parsed.required_features,
         priority_class=parsed.priority_class,
         run_limit=parsed.run_limit,
@@ -570,10 +571,9 @@ def _generated_claims(status: Mapping[str, Any]) -> Mapping[str, str]:
     return FrozenDict({str(item.get("name") or ""): str(item.get("resourceClaimName") or "") for item in statuses})
 
 
-def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """The condition of this type if it is True; else empty."""
-    for item in as_list(status.get("conditions"), "status.conditions"):
-        condition: Mapping[str, Any] = item if isinstance(item, Mapping) else _NO_OBJECT
-        if condition.get("type") == kind:
-            return condition if condition.get("status") == "True" else _NO_OBJECT
-    return _NO_OBJECT
+def _true_conditions(raw: object) -> Mapping[str, Mapping[str, Any]]:
+    """The conditions that are True, by their types."""
+    conditions = as_list(raw, "status.conditions")
+    return {
+        str(item.get("type")): item for item in conditions if isinstance(item, Mapping) and item.get("status") == "True"
+    }

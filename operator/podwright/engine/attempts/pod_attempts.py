@@ -108,7 +108,7 @@ class PodAttempts:
         self.count += 1
         if policy.extenders and self._extended.start(queued, policy, started):
             return
-        if policy.compiled.spec.packing == "Optimal":
+        if policy.compiled.source.spec.packing == "Optimal":
             self._pack(queued, policy, started)
             return
         kind = _kind(queued.pod, policy)

@@ -264,18 +264,20 @@ class MatchIndex:
     # PlacementObserver
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
-        pod_class = self._placed.add(pod, slot)
-        self._change(pod_class, slot, 1)
-        self._added(pod_class)
+        pod_class = self._placed.add_all(pod, {slot: 1})
+        if self._counters_of.get(pod_class) != ():
+            self._change(pod_class, slot, 1)
+        if self._columns is not None:
+            self._added(self._columns, pod_class)
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         pod_class = self._placed.remove(pod, slot)
         self._change(pod_class, slot, -1)
         self._removed(pod_class)
 
-    def _added(self, pod_class: PodClass) -> None:
-        if self._columns is not None and pod_class.row < 0:
-            self._columns.append(pod_class)
+    def _added(self, columns: PodColumns, pod_class: PodClass) -> None:
+        if pod_class.row < 0:
+            columns.append(pod_class)
             self._drop_unused_columns()
 
     def _removed(self, pod_class: PodClass) -> None:
@@ -299,7 +301,8 @@ class MatchIndex:
             if present:
                 pod_class = self._placed.add_all(pod, at)
                 self._note_all(pod_class, at, 1)
-                self._added(pod_class)
+                if self._columns is not None:
+                    self._added(self._columns, pod_class)
             else:
                 pod_class = self._placed.remove_all(pod, at)
                 self._note_all(pod_class, at, -1)

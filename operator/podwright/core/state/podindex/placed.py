@@ -115,9 +115,6 @@ class PlacedPodClasses:
             for container in (namespace.not_terminating, namespace.terminating, namespace.pairs, namespace.large):
                 shrink(container)
 
-    def add(self, pod: PodInfo, slot: int) -> PodClass:
-        return self.add_all(pod, {slot: 1})
-
     def add_all(self, pod: PodInfo, at: Mapping[int, int]) -> PodClass:
         """Adds pods of the pod's class. `at`: how many, by slot."""
         self.version += 1

@@ -50,7 +50,7 @@ def test_placed_pods_are_not_looked_up_by_more_values_than_there_are(namespaces)
     def calls(count):
         placed = PlacedPodClasses()
         for number in range(3):
-            placed.add(pod(f"p{number}", app=f"v{number}"), 0)
+            placed.add_all(pod(f"p{number}", app=f"v{number}"), {0: 1})
         selector = app_in(count)
         return calls_of(lambda: placed.candidates(namespaces, selector))
 

@@ -108,7 +108,7 @@ def test_what_a_large_transaction_does_and_undoes_costs_the_counters_next_to_not
 def test_pods_with_very_many_labels_are_counted_without_an_entry_for_each_label():
     many = {f"label-{number}": "x" for number in range(MAX_PAIRS)}
     pods = PlacedPodClasses()
-    classes = [pods.add(placed(number, app="x", **labels), number) for number, labels in enumerate(({}, many))]
+    classes = [pods.add_all(placed(number, app="x", **labels), {number: 1}) for number, labels in enumerate(({}, many))]
     wanted = selector(("app", "In", "x", "y"))
     assert {found for group in pods.candidates(["default"], wanted) for found in group} == set(classes)
     assert [list(group) for group in pods.candidates(["default"], selector(**{"label-7": "x"}))] == [[], [classes[1]]]
