@@ -304,6 +304,14 @@ def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Seque
     return any(claim is not None and not claim.is_vain for claim in claims)
 
 
+def waits_for_victims(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> bool:
+    """True if victims of the group are still terminating on a node to which one of these waiting members is
+    nominated.
+    """
+    nodes = set(_nominations(cache, pods).values())
+    return _is_ongoing(cache, nodes, pods[0], _priority(group, pods))
+
+
 def preempts_from(group: PodGroup, pods: Sequence[PodInfo]) -> float:
     """From when on the group with these waiting members may preempt, in seconds since the epoch. Raises ValueError."""
     if not group.preemption_delay:

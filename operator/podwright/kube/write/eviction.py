@@ -30,7 +30,16 @@ from podwright.kube.kinds import POD
 
 log = logging.getLogger(__name__)
 
+PROMPT_SECONDS: Final = 1.0
+"""An eviction that takes longer than this is slow. Of hundreds, each takes longer than a Binding, because they keep the
+API server busy: with many more at once, it would refuse some.
+"""
 RETRY: Final = RetryPolicy(shortest=0.1, longest=0.4, attempts=4, retries=is_retryable_write, longest_retry_after=5.0)
+
+
+def at_once(clock: Callable[[], float]) -> BindLimiter:
+    """How many evictions run at a time. `clock` in seconds, never stepping back."""
+    return BindLimiter(clock, prompt_seconds=PROMPT_SECONDS)
 
 
 class PodEvictor:
@@ -42,7 +51,7 @@ class PodEvictor:
         self._http = http
         self._recorder = recorder
         self._clock = clock
-        self._limiter = BindLimiter(time.monotonic) if limiter is None else limiter
+        self._limiter = at_once(time.monotonic) if limiter is None else limiter
         self.tasks: set[asyncio.Task[None]] = set()
         self._started: set[asyncio.Task[None]] = set()
         """The tasks that have sent a request."""

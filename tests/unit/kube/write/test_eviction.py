@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
 
 from podwright.core.objects.pod import parse_pod
-from podwright.engine.outcomes.binding.limiter import BindLimiter
+from podwright.engine.outcomes.binding.limiter import PROMPT_LIMIT, BindLimiter
 from podwright.engine.ports import EvictionEvent, Regarding
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.write import eviction
-from podwright.kube.write.eviction import PodEvictor
-from support.engine.kit import FakeRecorder
+from podwright.kube.write.eviction import PodEvictor, at_once
+from support.engine.kit import FakeRecorder, settle
 from support.http.kit import api, hangs_up, says
 from support.objects.builders import make_pod
+from support.waiting import until
 
 VICTIM = parse_pod(make_pod("low", uid="u1", metadata={"generation": 3}))
 PREEMPTOR = parse_pod(make_pod("high", uid="u2", spec={"schedulerName": "podwright"}))
@@ -187,11 +189,35 @@ async def test_slow_deletions_do_not_delay_others():
         return await says(200, {})(request)
 
     async with api(default=answer) as (http, _), asyncio.timeout(20):
-        evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0), []
+        evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0, BindLimiter(time.monotonic)), []
         for index in range(count):
             evictor.evict(parse_pod(make_pod(f"low-{index}")), PREEMPTOR, "a", outcomes.append)
         await asyncio.gather(*evictor.tasks)
         assert outcomes == [True] * count
+
+
+async def test_a_busy_server_gets_a_few_tens_of_evictions_at_once():
+    """None of them is answered for half a second, which is no reason to send more."""
+    arrived, go_on, now = [], asyncio.Event(), [0.0]
+
+    async def answer(request):
+        arrived.append(request.path)
+        await go_on.wait()
+        return await says(200, {})(request)
+
+    async with api(default=answer) as (http, _), asyncio.timeout(20):
+        limiter = at_once(lambda: now[0])
+        evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0, limiter), []
+        for index in range(100):
+            evictor.evict(parse_pod(make_pod(f"low-{index}")), PREEMPTOR, "a", outcomes.append)
+        await until(lambda: len(arrived) == PROMPT_LIMIT)
+        now[0] += 0.5
+        limiter.wake_next()
+        await settle()
+        assert len(limiter) == PROMPT_LIMIT
+        go_on.set()
+        await asyncio.gather(*evictor.tasks)
+        assert outcomes == [True] * 100
 
 
 class TestFinish:

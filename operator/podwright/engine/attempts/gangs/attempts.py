@@ -192,8 +192,8 @@ class Gangs:
         if decision_log.enabled():
             decision_log.log_group_decision(decision, policy.label, took)
         for member in members:
-            # Not if it chose victims: the next attempt looks at the nominated nodes first, and does not search again.
-            member.slow = seconds >= SLICE_SECONDS and not (preemption and preemption.victims)
+            # Not if it waits for victims: the next attempt looks at the nominated nodes first, and does not search again.
+            member.slow = seconds >= SLICE_SECONDS and preemption is None
         if isinstance(decision, GangPlacement):
             fitted = yield from self._placed(decision, members, policy, started, planned=planned)
             placed = self._cache.groups.minimum_placed(decision.group)

@@ -4,7 +4,7 @@ small.
 Without this, each ending pod of a gang would retry every waiting gang, although there is room only after the last one.
 Nothing is missed: a larger bound needs an event for which one of the plugins that made it too small has a hint, and
 only a gang that waits for the events of all these plugins is left alone. Gangs that may preempt are always retried,
-unless it is a bound of their queue that leaves no room.
+unless their victims are still terminating, or it is a bound of their queue that leaves no room.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
-from podwright.core.gangs.gang_preemption import may_preempt
+from podwright.core.gangs.gang_preemption import may_preempt, waits_for_victims
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
@@ -70,15 +70,16 @@ class GangRoom:
         waiting, needed = members.unplaced(), groups.lacking(group)
         if needed <= 1 or len(waiting) < needed:
             return None  # members may be scheduled alone, or what is missing is not room
-        if any(each.nominated_node_name or self._cache.nominator.node_of(each.uid) for each in waiting):
-            return None  # victims are being evicted for it
-        if queues_of(self._cache).bound_together(waiting, needed, trying=True) is not None:
+        nominated = any(each.nominated_node_name or self._cache.nominator.node_of(each.uid) for each in waiting)
+        if nominated and not waits_for_victims(self._cache, group, waiting):
+            return None
+        if not nominated and queues_of(self._cache).bound_together(waiting, needed, trying=True) is not None:
             return frozenset((QUEUE_QUOTA,))
         try:
             bounds = self._bounds(group.key, policy.framework, waiting)
             if why_infeasible(group, self._cache, bounds) is None:
                 return None
-            if may_preempt(policy.framework, self._cache, group, waiting):
+            if not nominated and may_preempt(policy.framework, self._cache, group, waiting):
                 return None
         except PluginError:
             return None  # an attempt reports it

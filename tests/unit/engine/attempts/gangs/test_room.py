@@ -127,6 +127,41 @@ async def test_a_gang_that_may_preempt_is_tried_though_it_has_no_room():
         assert rig.counts == {"unschedulable": 3}
 
 
+async def test_a_gang_is_tried_again_when_the_last_of_its_victims_is_gone():
+    rig, size = rig_of(1, 8), 4
+    rig.evictor.waits = True
+    for index in range(8):
+        rig.engine.assigned.put(make_pod(f"low{index}", node="n0", requests={"cpu": "1"}, priority=0))
+    gang(rig, "gang", size, priority=50)
+    async with deciding(rig):
+        victims = [name for name, _, _ in rig.evictor.evicted]
+        assert len(victims) == size
+        for name in victims:
+            rig.evictor.answers[name](True)
+        with mock.patch.object(GangPlanner, "plan", autospec=True, side_effect=GangPlanner.plan) as plan:
+            for name in victims:
+                assert plan.call_count == 0
+                rig.now += 20
+                rig.engine.assigned.drop(f"default/{name}", None)
+                await settle()
+        assert len(rig.cluster.bound) == size
+        assert plan.call_count == 1
+
+
+async def test_a_gang_whose_victims_are_going_takes_room_elsewhere():
+    rig = rig_of(1, 4)
+    rig.evictor.waits = True
+    rig.engine.assigned.put(make_pod("low", node="n0", requests={"cpu": "4"}, priority=0))
+    gang(rig, "gang", 4, priority=50)
+    async with deciding(rig):
+        assert len(rig.evictor.evicted) == 1
+        rig.evictor.answers["low"](True)
+        rig.now += 20
+        rig.node("n1", allocatable={"cpu": "4"})
+        await settle()
+        assert {node for _, node in rig.cluster.bound} == {"n1"}
+
+
 def test_the_priorities_of_placed_pods_are_counted():
     rig = rig_of(1, 8)
     known = rig.engine.cache.observer(PlacedPriorities)
