@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queues.queues import amount_text
 from podwright.core.state.reservations import Reservation
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.state import EngineState
@@ -43,8 +42,3 @@ class ReservationChanges:
             self._queue.move(ASSIGNED_POD_DELETE, slot.on(slot.nominated_node_name), None)
         if slots:
             self._wake()
-
-
-def requests_of(pod: PodInfo) -> Mapping[str, str]:
-    """What the pod requests, as a slot names it."""
-    return {resource: amount_text(resource, amount) for resource, amount in pod.requests.amounts.items() if amount}

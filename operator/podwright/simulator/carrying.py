@@ -14,6 +14,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import FollowUp
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
+from podwright.core.state.reservations import Reservation
 from podwright.simulator.claims import Change, free_claims, take_back, with_claims, write_reserved
 from podwright.simulator.loaded import LoadedCluster, learn_templates
 
@@ -36,6 +37,9 @@ class Carrier(Protocol):
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
         """Nominates the pod to the node. An empty name clears the nomination."""
+
+    def hold(self, reservation: Reservation) -> None:
+        """Adds a reservation."""
 
 
 def permitted(framework: Framework, placement: Placement) -> Status | None:
@@ -86,6 +90,9 @@ class Committed:
             self._cache.nominator.add(pod, node_name)
         else:
             self._cache.nominator.remove(pod.uid)
+
+    def hold(self, reservation: Reservation) -> None:
+        self._cache.reservations.set(reservation)
 
     # Pods that wait
 

@@ -5,7 +5,8 @@
 
 The core decides, with the policies, filters, scores, queue order and preemption of the operator. Only the execution
 differs: a Binding always succeeds, a victim leaves at once, and a pod that would wait in Permit is approved. Time is
-the cluster's clock, which advances only to the next pod that is due. Extenders are not called.
+the cluster's clock, which advances only to the next pod that is due. Extenders are not called. Room for large gangs is
+held when `gather` is called.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
+from podwright.core.gangs.gathering import GatheringGangs
 from podwright.core.gangs.plan import GangPlanner, decide
+from podwright.core.gangs.start_times import earliest_start
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
-from podwright.core.plugins.gang_scheduling import GangScheduling
+from podwright.core.plugins.gang_scheduling import GangScheduling, args_of
 from podwright.core.preemption.queue_claims import has_queue
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nominator import reservation_of
+from podwright.core.state.reservations import Reservation
 from podwright.engine.attempts.gangs.members import GONE
 from podwright.engine.intake.object_changes import (
     ASSIGNED_POD_ADD,
@@ -122,6 +126,8 @@ class Scheduling:
         self._preemptions: Counter[str] = Counter()
         """How often a pod (by uid) or a group (by key) has evicted others."""
         self._below = Random(seed).randrange
+        self.gangs = GatheringGangs(cluster.cache)
+        """Those that gather room."""
         self.queue = SchedulingQueue(
             cluster.clock,
             cluster.policies.sort_key,
@@ -209,6 +215,21 @@ class Scheduling:
         if gate is not None:
             return StillPending(pod, "; ".join(gate.reasons), frozenset((gate.plugin,)), policy.label)
         return known or StillPending(pod, NOT_TRIED, frozenset(), policy.label)
+
+    def gather(self) -> Sequence[Reservation]:
+        """Holds room for large gangs as the scheduler would at the clock's time. Returns the new reservations."""
+        now, made = self._cluster.clock.now, []
+        for queue in self.gangs.idle():
+            due = self.gangs.due(queue, now)
+            policy = None if due is None else self._cluster.policy_for(due.members[0])
+            if due is None or policy is None or policy.refusal:
+                continue
+            start = earliest_start(self._planner(due.group, policy), due.members, self.gangs.may_end(), now)
+            reservation = self.gangs.gather(due, start, now)
+            if reservation is not None:
+                self._carrier.hold(reservation)
+                made.append(reservation)
+        return made
 
     # One attempt
 
@@ -301,14 +322,7 @@ class Scheduling:
                 self.queue.reject(member, {WAITS_FOR_POLICY}, count=False)
                 self._pends(member, f"the pod waits because {policy.why_waits(member.pod)}", {WAITS_FOR_POLICY})
             return
-        args = policy.compiled.profile.args.get(GangScheduling.name)
-        planner = GangPlanner(
-            framework=policy.framework,
-            cache=self._cache,
-            group=group,
-            below=self._below,
-            pack_by="" if args is None else args.topology_key,
-        )
+        planner = self._planner(group, policy)
         pods = [member.pod for member in members]
         if self._preemptions[group.key] < MAX_PREEMPTIONS:
             decision = decide(planner, pods, self._cluster.clock.now)
@@ -320,6 +334,10 @@ class Scheduling:
             self._reject_group(members, policy, decision)
         else:
             self._fail_group(members, decision)
+
+    def _planner(self, group: PodGroup, policy: ActivePolicy) -> GangPlanner:
+        pack_by = args_of(policy.framework.profile).topology_key
+        return GangPlanner(policy.framework, self._cache, group, self._below, pack_by)
 
     def _members(self, group: PodGroup, first: QueuedPod) -> Sequence[QueuedPod]:
         """All waiting members that are not gated, in flight from now on, in the order in which they were added."""

@@ -142,6 +142,8 @@ class _Run:
         for waiting in [*self._waiting.values()]:
             if waiting.cause != "pending":
                 self._arrives(waiting.pod)
+        self._scheduling.gangs.take_over()
+        self._scheduling.gather()
         return self._scheduling.settle()
 
     def _arrives(self, pod: PodInfo) -> None:

@@ -28,6 +28,7 @@ from podwright.core.gangs.simulation import reserve
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.object_store import key_of
+from podwright.core.state.reservations import Reservation
 from podwright.core.state.transaction import CacheTransaction
 from podwright.kube.queues.kinds import SCHEDULING_QUEUES
 from podwright.simulator.carrying import permitted
@@ -295,6 +296,11 @@ class Trial:
         before = nominator.copy()
         nominator.add(pod, node_name)
         transaction.on_rollback(lambda: nominator.restore(before))
+
+    def hold(self, reservation: Reservation) -> None:
+        """Adds a reservation, of a name that no other one has."""
+        self._cache.reservations.set(reservation)
+        self._changed(lambda: self._cache.reservations.remove(reservation.name))
 
     # Internals
 

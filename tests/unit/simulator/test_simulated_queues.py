@@ -5,6 +5,7 @@ import pytest
 from podwright.api.kai_queue import KAI_LABEL
 from podwright.core.framework.features import Features
 from podwright.core.objects.pod import QUEUE_ANNOTATION, parse_pod
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API
 from podwright.core.plugins import PLUGINS
 from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.simulator.evaluations.cases import run_case
@@ -36,6 +37,35 @@ def placed(result):
 
 def messages(result):
     return {each.pod.partition("/")[2]: each.message for each in result.pending}
+
+
+# What is held
+
+
+@pytest.mark.parametrize("gather_after", ["5m", "0s"])
+def test_room_for_a_gang_that_has_waited_for_long_is_held(gather_after):
+    group = {"metadata": {"name": "g", "namespace": "default", "uid": "g"}, "spec": {"minMember": 2}}
+    old = {"creationTimestamp": "2023-11-14T22:00:00Z"}
+    labels = {QUEUE_LABEL: "large", GROUP_LABEL: "g"}
+    gang = [pod(f"g{i}", cpu="4", labels=labels, metadata=old) for i in range(2)]
+    large = queue("large", resources={"cpu": {"guarantee": "8"}}, gatherAfter=gather_after)
+    small = queue("small", resources={"cpu": {}}, reclaimMinRuntime="24h")
+    runs = of("runs", "small", on="a", cpu="4", status={"startTime": "2023-11-14T22:00:00Z"})
+    cluster = loaded(
+        node("a"),
+        node("b"),
+        large,
+        small,
+        item("PodGroup", group, f"{PLUGINS_API}/v1alpha1"),
+        *gang,
+        runs,
+        of("new", "small"),
+    )
+    before = copy_of(cluster)
+    assert placed(simulate(cluster, Hypothesis())) == ([] if gather_after == "5m" else ["new"])
+    assert copy_of(cluster) == before
+    assert len(cluster.cache.reservations) == 0
+    assert placed(simulate(cluster, Hypothesis(drain=["b"]))) == []
 
 
 # What is read

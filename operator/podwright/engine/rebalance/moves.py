@@ -16,16 +16,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from podwright.core.gangs.gathering import slot_for
 from podwright.core.objects.pod import PodInfo
 from podwright.core.rebalance.gangs import waiting_gang
 from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.core.rebalance.rules import Move, RebalanceRules, Step
-from podwright.core.state.reservations import Replaced, Reservation, Slot, rebalancing_name
+from podwright.core.state.reservations import Replaced, Reservation, rebalancing_name
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
 from podwright.engine.ports import EvictionEvent, Ports, Regarding
 from podwright.engine.records.rebalance_metrics import REBALANCE_MOVES
-from podwright.engine.reservations import ReservationChanges, requests_of
+from podwright.engine.reservations import ReservationChanges
 from podwright.engine.state import EngineState
 
 POLL_SECONDS: Final = 0.05
@@ -208,7 +209,7 @@ class Moves:
             name=rebalancing_name(move.uid),
             namespace=pod.namespace,
             until=self._wall() + rules.hold_for,
-            slots=[Slot(move.target, requests_of(pod))],
+            slots=[slot_for(pod, move.target)],
             priority=pod.priority,
             replaced=Replaced.of(pod, target.pods.values()),
         )
@@ -300,7 +301,7 @@ class Moves:
             name=rebalancing_name(group.uid),
             namespace=group.namespace,
             until=self._wall() + run.rules.hold_for * (len(step.moves) + 1),
-            slots=[Slot(step.places[pod.uid], requests_of(pod)) for pod in members],
+            slots=[slot_for(pod, step.places[pod.uid]) for pod in members],
             priority=max(pod.priority for pod in gang.members),
             group=group.key,
             group_uid=group.uid,

@@ -20,6 +20,7 @@ from typing import Any, Final
 from podwright.api.rebalance_policy import REBALANCE_KIND, parse_rebalance_policy
 from podwright.api.scheduler_policy import KIND, identity_of
 from podwright.api.scheduling_queue import QUEUE_KIND
+from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.readable import parse_known_node
@@ -238,7 +239,6 @@ class _Replay:
                 elif uid:
                     self._leave(uid, if_pending=if_pending)
                 else:
-                    self._expire()
                     self._retry_claims()
             self._schedule()
 
@@ -248,11 +248,24 @@ class _Replay:
         while self._scheduling.is_due_later and (wakeup := self._scheduling.queue.next_wakeup()) is not None:
             if wakeup >= to:
                 break
-            clock.now = max(clock.now + 0.001, wakeup)
-            self._meter.advance(clock.now)
+            self._pass_time(max(clock.now + 0.001, wakeup))
             self._schedule()
+        self._pass_time(max(clock.now, to))
+
+    def _pass_time(self, to: float) -> None:
+        """Nothing else happens until then. Large gangs get the room that the scheduler would have held for them
+        meanwhile.
+        """
+        clock = self._cluster.clock
         self._meter.advance(to)
-        clock.now = max(clock.now, to)
+        before, clock.now = clock.now, to
+        self._give_back(self._cache.reservations.expired(to))
+        if before == to:
+            return
+        if before == self._stream.start:
+            self._give_back(self._scheduling.gangs.take_over())
+        for reservation in self._scheduling.gather():
+            self._departs(reservation.until, "")
 
     def _happens(self, event: Event) -> None:
         if isinstance(event, Arrival):
@@ -289,6 +302,8 @@ class _Replay:
             self._give_up(uid)
         elif not if_pending:
             pod = info.pods[uid]
+            if pod.start_time is not None:
+                run_times_of(self._cache).ended(pod, self._cluster.clock.now - pod.start_time)
             freed = self._committed.evict((pod,))
             if info.node is not None:
                 self._meter.left(pod, info.node)
@@ -297,11 +312,10 @@ class _Replay:
             self._scheduling.claims_changed(freed)
             self._parked.node_changed(info.name)
 
-    def _expire(self) -> None:
-        """Gives back the room of reservations whose time is over."""
-        reservations = self._cache.reservations
-        for name in reservations.expired(self._cluster.clock.now):
-            for slot in reservations.remove(name):
+    def _give_back(self, names: Iterable[str]) -> None:
+        """Gives back the room of these reservations."""
+        for name in names:
+            for slot in self._cache.reservations.remove(name):
                 self._scheduling.happened(ASSIGNED_POD_DELETE, slot.on(slot.nominated_node_name), None)
                 self._parked.node_changed(slot.nominated_node_name)
 
@@ -380,6 +394,9 @@ class _Replay:
         while self._again:
             self._bring_back()
             self._scheduling.run()
+        if released := self._scheduling.gangs.release(self._cluster.clock.now):
+            self._give_back(released)
+            self._schedule()
 
     def _landed(self, landed: Landed) -> None:
         info = self._cache.nodes[landed.node_name]

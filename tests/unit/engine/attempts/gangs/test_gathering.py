@@ -50,9 +50,9 @@ class Queued:
             raw["metadata"]["creationTimestamp"] = START
             self.engine.pending.put(raw)
 
-    def pod(self, name, gpus, limit=None):
+    def pod(self, name, gpus, limit=None, queue=""):
         spec = {} if limit is None else {"activeDeadlineSeconds": limit}
-        self.rig.pod(name, requests={GPU: str(gpus)}, spec=spec)
+        self.rig.pod(name, labels={QUEUE_LABEL: queue} if queue else {}, requests={GPU: str(gpus)}, spec=spec)
 
     async def later(self, seconds):
         self.rig.now += seconds
@@ -145,7 +145,8 @@ async def test_pods_that_say_nothing_are_expected_to_take_as_long_as_earlier_one
         assert note.endswith("can start in 499 s, if pods run for as long as is expected")
 
 
-async def test_pods_that_end_before_are_placed_there():
+@pytest.mark.parametrize("queue", ["", "q"])
+async def test_pods_that_end_before_are_placed_there(queue):
     it = Queued()
     it.runs("a", "n0", 4)
     it.runs("b", "n1", 3, limit=1000)
@@ -157,9 +158,11 @@ async def test_pods_that_end_before_are_placed_there():
         it.pod("endless", 1)
         await it.later(0)
         assert not {"long", "endless"} & it.placed
-        it.pod("short", 1, limit=500)
+        it.pod("short", 1, limit=500, queue=queue)
         await it.later(0)
         assert "short" in it.placed
+        await it.later(10)
+        assert len(it.rig.recorder.notes("RoomHeld")) == 1, "they count as ended when the gang starts"
 
 
 async def test_a_queue_without_it_gathers_no_room():
