@@ -5,7 +5,7 @@
     make soak ARGS="--hours 0.05 --nodes 300 --rate 20"  # three minutes, to see that it works
 
 Pods are created at a steady rate, and the oldest are deleted at the same one. Meanwhile nodes leave with their pods and
-come back, and a policy is edited. At the end, the caches must be as large as what the API server has. Memory in use,
+come back, and a policy is edited. At the end, the caches must be as large as what the API server has, and no pod may wait. Memory in use,
 resident memory and latency of the last third of the time are compared with those of the second third: the first third
 fills caches. Exits with 1 if one is greater by more than its bound.
 """
@@ -152,14 +152,15 @@ class Soak:
             self.samples.append(sample)
             print("   ".join(f"{name} {value}" for name, value in asdict(sample).items()), flush=True)
 
-    async def differences(self) -> dict[str, tuple[float, int]]:
-        """How many nodes and pods the caches have, and how many the API server has, once they agree or after a
-        while.
+    async def differences(self) -> tuple[dict[str, tuple[float, int]], int]:
+        """How many nodes and pods the caches have, and how many the API server has, and how many pods wait for a node:
+        once the caches agree and no pod waits, or after a while.
         """
         ends = time.monotonic() + SETTLED_SECONDS
         while True:
             nodes = await self._api.get("/api/v1/nodes?limit=1")
             pods = await self._api.get("/api/v1/pods?fieldSelector=spec.nodeName%21%3D")
+            waiting = await self._api.get("/api/v1/pods?fieldSelector=spec.nodeName%3D")
             has = {
                 "nodes": len(nodes["items"]) + nodes["metadata"].get("remainingItemCount", 0),
                 "pods": len(pods["items"]),
@@ -167,8 +168,9 @@ class Soak:
             }
             found = await asyncio.to_thread(metrics, self._metrics_url)
             both = {kind: (found[f'scheduler_cache_size{{type="{kind}"}}'], number) for kind, number in has.items()}
-            if all(cached == number for cached, number in both.values()) or time.monotonic() > ends:
-                return both
+            agree = all(cached == number for cached, number in both.values())
+            if (agree and not waiting["items"]) or time.monotonic() > ends:
+                return both, len(waiting["items"])
             await asyncio.sleep(1)
 
 
@@ -223,13 +225,14 @@ async def soak(cluster: ControlPlane, nodes: int, rate: float, seconds: float) -
         load = Soak(api, nodes, rate, f"{url}/metrics", scheduler.pid)
         kubelets = asyncio.create_task(Kubelets(api, controlled=False, on_node=load.seen_on_node).run(asyncio.Event()))
         await load.run(seconds)
-        sizes = await load.differences()
+        sizes, waiting = await load.differences()
         kubelets.cancel()
         await asyncio.gather(kubelets, return_exceptions=True)
         scheduler.stop()
     wrong = [
         f"{kind}: {cached:g} in the cache, {has} in the API" for kind, (cached, has) in sizes.items() if cached != has
     ]
+    wrong += [f"{waiting} pods still wait for a node"] if waiting else []
     wrong += [
         f"{name}: {before:g} in the second third, {after:g} in the last"
         for name, (before, after) in grown(load.samples).items()

@@ -30,7 +30,7 @@ from podwright.engine.ports import Extender, Ports
 from podwright.engine.process.forks import Forks
 from podwright.engine.process.instance import Instance
 from podwright.engine.process.solving import solve
-from podwright.engine.records.metrics import EVENTS_DROPPED, Metrics
+from podwright.engine.records.metrics import EVENTS_DROPPED, EVENTS_LEFT_OUT, Metrics
 from podwright.engine.records.policy_metrics import LOCAL_POLICIES, POLICIES
 from podwright.engine.records.queue_metrics import QUEUES
 from podwright.engine.state import Sources
@@ -226,6 +226,7 @@ def _writers(base: Base) -> _Writers:
         steady=time.monotonic,
         muted=muted,
         scheduled_per_second=base.options.scheduled_events_per_second,
+        left_out=partial(base.metrics.count, EVENTS_LEFT_OUT),
     )
     return _Writers(
         events=events,

@@ -65,7 +65,7 @@ class Framework(BuiltPlugins):
         super().__init__(profile, classes, handle, report_exception)
         self.observer = observer
         self._verdicts: VerdictCache[Status | None] = VerdictCache()
-        greatest = MAX_SCORE * sum(self.weights[plugin.name] for plugin in self.score_plugins)
+        greatest = sum(self.weights[plugin.name] * plugin.greatest_score for plugin in self.score_plugins)
         self._total_type = np.int16 if greatest <= np.iinfo(np.int16).max else np.int64
         self.measured: Framework | None = None
         """The same framework for measured attempts, once there was one. See `measured`."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from podwright.core.framework.interface import MAX_SCORE, Bools, FilterResult, Int64s
+from podwright.core.framework.interface import MAX_SCORE, Bools, FilterResult, Int64s, WholeNumbers
 from podwright.core.framework.status import Status
 
 
-def normalize_by_greatest(scores: Int64s | int, *, reverse: bool = False) -> Int64s | int:
+def normalize_by_greatest(scores: WholeNumbers | int, *, reverse: bool = False) -> Int64s | int:
     """100 · score / highest score, truncated; with `reverse`, 100 minus that. Scores must not be negative.
 
     If all scores are 0, the result is 0, or 100 with `reverse`. int64[feasible], or one number for all of them.
@@ -18,7 +18,7 @@ def normalize_by_greatest(scores: Int64s | int, *, reverse: bool = False) -> Int
         return MAX_SCORE if reverse else 0
     if isinstance(scores, int):
         return 0 if reverse else MAX_SCORE
-    scaled: Int64s = scores * MAX_SCORE // greatest
+    scaled: Int64s = np.multiply(scores, MAX_SCORE, dtype=np.int64) // greatest
     return MAX_SCORE - scaled if reverse else scaled
 
 

@@ -567,6 +567,8 @@ class ScorePlugin(ExtensionPoint):
     """True if `normalize` accepts the one number that `score_all` may return. If not, it receives an array of it."""
     zero_stays: ClassVar[bool] = False
     """True if `normalize` makes 0 of the number 0, so that it need not be called for it."""
+    greatest_score: int = MAX_SCORE
+    """Of a node, after `normalize`. Greater only for plugins of the core that add scores with weights of their own."""
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:

@@ -237,6 +237,9 @@ HEALTHCHECK: Final = Gauge(
     "kubernetes_healthcheck", "1 if the check of this name passes, 0 if it fails.", ("name", "type")
 )
 EVENTS_DROPPED: Final = Counter("podwright_events_dropped", "Events that were not posted: too many waited.")
+EVENTS_LEFT_OUT: Final = Counter(
+    "podwright_events_left_out", "Events Scheduled that were not posted: --scheduled-events-per-second bounds them."
+)
 INVALID_OBJECTS: Final = Counter("podwright_bad_objects", "Objects that could not be understood.", ("kind",))
 PLUGIN_EXCEPTIONS: Final = Counter(
     "podwright_plugin_exceptions", "Exceptions that plugins raised.", ("plugin", "extension_point")

@@ -106,8 +106,11 @@ class EventRecorder:
         steady: Callable[[], float] | None = None,
         muted: bool = False,
         scheduled_per_second: int | None = None,
+        left_out: Callable[[], None] = lambda: None,
     ) -> None:
-        """`scheduled_per_second`: how many events Scheduled are written in a second at most; None: all."""
+        """`scheduled_per_second`: how many events Scheduled are written in a second at most; None: all. `left_out` is
+        called for each of the others.
+        """
         self.muted = muted
         """True if nothing is recorded. A standby leaves the events to the leader."""
         self._http = http
@@ -128,6 +131,7 @@ class EventRecorder:
         self._serial = 0
         self._refusals: set[str] = set()
         self._scheduled_per_second = scheduled_per_second
+        self._left_out = left_out
         self._scheduled_left = 0.0 if scheduled_per_second is None else float(scheduled_per_second)
         self._scheduled_at = self._steady()
 
@@ -146,6 +150,7 @@ class EventRecorder:
         note = _shortened(note)
         if kind == "Normal":
             if reason == SCHEDULED and not self._tells_scheduled():
+                self._left_out()
                 return
             self._enqueue(_Post(self._body(regarding, kind, reason, action, note, policy, reporter)))
             return

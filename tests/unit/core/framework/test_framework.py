@@ -10,6 +10,7 @@ from podwright.core.cycle import Fault, Placement, Rejection, schedule
 from podwright.core.framework import interface as fw
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
+from podwright.core.framework.helpers import normalize_by_greatest
 from podwright.core.framework.profile import Enabled, PluginSet, Profile
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from podwright.core.objects.pod import parse_pod
@@ -94,6 +95,19 @@ def test_normalize_gets_all_scores_and_replaces_them():
 
     decision = decide(framework(scoring("S", lambda name: {"a": 7, "b": 14, "c": 0}[name], normalize=normalize)))
     assert seen == [[7, 14, 0]]
+    assert (decision.node_name, decision.score, decision.runner_up) == ("b", 100, ("a", 50))
+
+
+@pytest.mark.parametrize(("width", "unit"), [(np.int8, 1), (np.int16, 100), (np.int32, 10**7)])
+def test_narrow_scores_are_normalized_without_overflow(width, unit):
+    scores = np.array([60 * unit, 120 * unit, 30 * unit], width)
+    ranks = scoring(
+        "S",
+        lambda _name: 0,
+        score_all=lambda *_: scores,
+        normalize=lambda _self, _state, _pod, scores, _feasible: normalize_by_greatest(scores),
+    )
+    decision = decide(framework(ranks))
     assert (decision.node_name, decision.score, decision.runner_up) == ("b", 100, ("a", 50))
 
 

@@ -239,7 +239,8 @@ async def test_a_step_of_the_wall_clock_does_not_end_a_series(monkeypatch, step)
 
 @pytest.mark.parametrize(("most", "first", "later"), [(None, 9, 9), (0, 0, 0), (3, 3, 2)])
 async def test_scheduled_events_can_be_few_or_none_and_others_are_not(most, first, later):
-    async with recording(scheduled_per_second=most) as (recorder, script, time):
+    left_out = []
+    async with recording(scheduled_per_second=most, left_out=lambda: left_out.append(1)) as (recorder, script, time):
 
         async def reasons_of_a_burst():
             script.requests.clear()
@@ -255,6 +256,7 @@ async def test_scheduled_events_can_be_few_or_none_and_others_are_not(most, firs
         assert (await reasons_of_a_burst()).count("Scheduled") == later
         time[0] += 60
         assert (await reasons_of_a_burst()).count("Scheduled") == first
+        assert len(left_out) == 3 * 9 - first - later - first
 
 
 async def test_events_beyond_the_queue_limit_are_dropped_and_counted():

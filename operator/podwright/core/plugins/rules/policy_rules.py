@@ -64,6 +64,7 @@ class PolicyRules(
     def __init__(self, args: RuleSet | None, handle: Handle) -> None:
         super().__init__(args, handle)
         self.rules = args or RuleSet()
+        self.greatest_score = MAX_SCORE * sum(rule.weight for rule in self.rules.scores)
         self.params = {owner: Params(owner, handle.cache.store) for owner in self.rules.owners}
         self.failures = RuleFailures()
         self._reads_time = self.rules.reads_time

@@ -72,6 +72,16 @@ def test_the_event_groups_nodes_by_the_reason_of_the_first_filter_that_rejects_t
     assert answer.status_plugins == {"PolicyRules"}
 
 
+@pytest.mark.parametrize("normalize", ["None", "MinMax"])
+def test_scores_of_many_rules_with_the_greatest_weight_do_not_overflow(normalize):
+    """Their sum is beyond 16 bits, though the plugin's own weight is 1."""
+    rule = {"expression": "node.labels.tier == 'gold' ? 100 : 1", "weight": 100, "normalize": normalize}
+    world = world_of(labelled("a", tier="gold"), labelled("b", tier="silver"))
+    decision = decided(world, policy_of(scores=[{"name": f"r{i}", **rule} for i in range(5)]), pod())
+    assert (decision.node_name, decision.runner_up[0]) == ("a", "b")
+    assert decision.score - decision.runner_up[1] == 500 * (100 if normalize == "MinMax" else 99)
+
+
 def test_a_score_counts_times_its_weight_and_an_error_counts_as_zero():
     policy = policy_of(
         scores=[
