@@ -5,9 +5,9 @@
     make soak ARGS="--hours 0.05 --nodes 300 --rate 20"  # three minutes, to see that it works
 
 Pods are created at a steady rate, and the oldest are deleted at the same one. Meanwhile nodes leave with their pods and
-come back, and a policy is edited. At the end, the caches must be as large as what the API server has, and no pod may wait. Memory in use,
-resident memory and latency of the last third of the time are compared with those of the second third: the first third
-fills caches. Exits with 1 if one is greater by more than its bound.
+come back, and a policy is edited. At the end, the caches must be as large as what the API server has, and no pod may
+wait. Memory in use, resident memory and latency of the last third of the time are compared with those of the second
+third: the first third fills caches. Exits with 1 if one is greater by more than its bound.
 """
 
 import argparse

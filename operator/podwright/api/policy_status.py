@@ -226,9 +226,8 @@ class PolicyStatus:
         default=None, metadata=describe("The generation that decides about pods; absent if none does.", minimum=0)
     )
     decisions: int = _count(
-        "How many decisions the policy has made since the operator started. This and the next two fields are written "
-        "with other changes, and "
-        "otherwise at most once a minute. The metric podwright_policy_decisions_total is always current."
+        "How many decisions the policy has made since the operator started. This, pendingPods and evaluationErrors "
+        "are written with other changes, and otherwise at most once a minute. The metric podwright_policy_decisions_total is always current."
     )
     pending_pods: int = _count("How many pods wait whose last attempt was under this policy.", "int32")
     evaluation_errors: int = _count(

@@ -35,7 +35,7 @@ _OWNED_BY_NODE: Final = ("DaemonSet", "Node")
 class RebalanceGoal:
     type: GoalType = field(
         metadata=describe(
-            "EmptyNodes: as many nodes as possible, or `count` ones, have no pods but those of DaemonSets. "
+            "EmptyNodes: as many nodes as possible, or `count` of them, have no pods but those of DaemonSets. "
             "RepairViolations: pods that do "
             "not pass their filters on their nodes any more get others. MakeRoom: pods of the size `requests` find "
             "room, or pod groups that wait. FewestFragments: fewer free parts of shared devices are of no use to "
@@ -63,8 +63,8 @@ class RebalanceGoal:
     count: int | None = field(
         default=None,
         metadata=describe(
-            "With MakeRoom: for how many such pods; 1 by default. With EmptyNodes: how many nodes are kept free; as many "
-            "as possible by default.",
+            "With MakeRoom: for how many such pods; 1 by default. With EmptyNodes: how many nodes are kept free; as "
+            "many as possible by default.",
             format="int32",
             minimum=1,
             maximum=10_000,
@@ -173,11 +173,18 @@ class RebalancePolicySpec:
     )
     max_moves_at_once_per_owner: int = field(
         default=1,
-        metadata=describe("The same, of pods of one controller.", format="int32", minimum=1, maximum=100),
+        metadata=describe(
+            "The most moves of pods of one controller that have begun and not ended.",
+            format="int32",
+            minimum=1,
+            maximum=100,
+        ),
     )
     max_moves_at_once_per_node: int = field(
         default=100,
-        metadata=describe("The same, from or to one node.", format="int32", minimum=1, maximum=100),
+        metadata=describe(
+            "The most moves from or to one node that have begun and not ended.", format="int32", minimum=1, maximum=100
+        ),
     )
     min_gain: QuotaAmount = field(
         default="50m",
@@ -302,9 +309,9 @@ class PlanStatus:
     gained: int = _count("What it has been worth so far.")
     empties: int = _count("How many nodes it empties.")
     moves: int = _count("How many pods it moves.")
-    moved: int = _count("How many of these have moved.")
+    moved: int = _count("How many of its pods have moved.")
     first: tuple[PlannedMove, ...] = field(
-        default=(), metadata=describe("The first of these moves.", maxItems=20, **unique_by("pod"))
+        default=(), metadata=describe("The first moves of the plan.", maxItems=20, **unique_by("pod"))
     )
     held_back: tuple[str, ...] = field(
         default=(),
@@ -334,6 +341,7 @@ class RebalanceStatus:
     recent: tuple[RecentSpan, ...] = field(
         default=(),
         metadata=describe(
-            "These moves, by spans of five minutes. A span counts until an hour after its end.", maxItems=16
+            "The moves that count for maxMoves, by spans of five minutes. A span counts until an hour after its end.",
+            maxItems=16,
         ),
     )
