@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
+MAX_ENTRIES: Final = 1_000_000
+"""Of a program: larger ones take the solver's time to read, and memory to make."""
+
+
+class TooLargeError(Exception):
+    """A program has more than MAX_ENTRIES variables or entries, or aims of more than ten times as many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +60,7 @@ Solver = Callable[[Program, float], Answer]
 
 
 class Rows:
-    """Builds a program row by row."""
+    """Builds a program row by row. Raises TooLargeError."""
 
     def __init__(self) -> None:
         self._most: list[float] = []
@@ -68,6 +74,8 @@ class Rows:
     def variables(self, most: Sequence[int] | NDArray[Any]) -> Positions:
         """New variables, each up to so much."""
         first = len(self._most)
+        if first + len(most) > MAX_ENTRIES:
+            raise TooLargeError
         self._most += [float(each) for each in most]
         return np.arange(first, len(self._most))
 
@@ -84,6 +92,8 @@ class Rows:
     def prefer(self, columns: Positions) -> None:
         """The more of these the better, after what was preferred before."""
         self._aims.append(columns)
+        if len(self._aims) * len(self._most) > 10 * MAX_ENTRIES:
+            raise TooLargeError
 
     def program(self, start: Sequence[int] = ()) -> Program:
         """`start`: variables that are 1 to begin with, or as many as they are given times."""
@@ -107,3 +117,5 @@ class Rows:
         self._columns.append(np.asarray(columns, np.int64))
         self._values.append(np.ones(len(columns)) if values is None else np.asarray(values, np.float64))
         self._starts.append(self._starts[-1] + len(columns))
+        if self._starts[-1] > MAX_ENTRIES:
+            raise TooLargeError

@@ -241,6 +241,9 @@ class Filling:
                 left = f", of which {tried} were tried in the time given"
                 break
             tried += 1
+            # A domain counts even if nothing is scheduled there: parts may fail before that.
+            simulation.work += cache.table.count
+            cache.deadline.point()
             trial, before, placed = branch.copy(), simulation.transaction.checkpoint(), simulation.placed
             simulation.within = _both(outer, attempt.nodes)
             found = self._fill_here(trial, enough=enough)

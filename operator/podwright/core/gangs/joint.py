@@ -21,8 +21,8 @@ from podwright.core.cycle import Fault, Placement, RandomBelow
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Int64s
-from podwright.core.framework.program import Solver
-from podwright.core.gangs.branches import Branch, branch_of, parts_of
+from podwright.core.framework.program import Solver, TooLargeError
+from podwright.core.gangs.branches import MOST_WORK, Branch, branch_of, parts_of
 from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.decisions import GangFault, GangPlacement
 from podwright.core.gangs.joint_program import JointProgram
@@ -34,9 +34,9 @@ from podwright.core.state.transaction import CacheTransaction
 
 SECONDS: Final = 5.0
 """How long solvers may work for one plan."""
-MAX_ENTRIES: Final = 1_000_000
-"""Of a program: larger ones take the solver's time to read."""
 MAX_ROUNDS: Final = 20
+MAX_WORK: Final = MOST_WORK // 4
+"""How much is tried with solutions, in nodes looked at, before no further pass over refused pods begins: seconds."""
 COUNTED: Final = "there is no placement of all that are needed, by counting"
 PROVED: Final = "there is no placement of all that are needed, which is proved"
 NOT_FOUND: Final = f"planning jointly found no placement in {SECONDS:g} s"
@@ -65,9 +65,14 @@ class Joint:
         deadline.expect(SECONDS)
         if deadline.check is not None:
             return NO_PROCESS
-        branch = self._branch(pods)
         try:
-            joint = JointProgram(self.framework, self.cache, branch, max(1, needed))
+            return self._jointly(pods, max(1, needed))
+        except TooLargeError:
+            return TOO_LARGE
+
+    def _jointly(self, pods: Sequence[PodInfo], least: int) -> GangPlacement | GangFault | str:
+        try:
+            joint = JointProgram(self.framework, self.cache, self._branch(pods), least)
         except ValueError:
             return ""
         except PluginError as error:
@@ -79,26 +84,26 @@ class Joint:
         return branch_of(self.group, members, pods, self.group.near)
 
     def _search(self, joint: JointProgram, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | str:
-        left = SECONDS
+        left, work = SECONDS, 0
         for number in range(MAX_ROUNDS):
-            program = joint.program()
-            if len(program.columns) > MAX_ENTRIES:
-                return TOO_LARGE
-            answer = self.solve(program, left)
+            answer = self.solve(joint.program(), left)
             left -= answer.seconds
             if answer.problem:
                 return NOT_PLANNED + answer.problem
             if answer.found is None:
                 return PROVED if answer.proved and not number else NOT_FOUND
             decision = self._check(joint, answer.found, pods)
-            if decision is not None:
+            if not isinstance(decision, int):
                 return decision
-            if left <= 0:
+            work += decision
+            if left <= 0 or work > MAX_WORK:
                 break
         return NOT_FOUND
 
-    def _check(self, joint: JointProgram, found: Int64s, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | None:
-        """The placement, if all members pass the filters. Otherwise the program learns which do not."""
+    def _check(self, joint: JointProgram, found: Int64s, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | int:
+        """The placement, if all members pass the filters. Otherwise the program learns which do not, and the work of
+        finding that out is returned.
+        """
         with CacheTransaction(self.cache) as transaction:
             simulation = Simulation(framework=self.framework, transaction=transaction, below=self.below)
             wanted = [*joint.placed(found)]
@@ -109,7 +114,7 @@ class Joint:
                 placed = Counter(slot for pod, slot in wanted if pod.uid in simulation.assumed)
                 for slot in {slot for _, slot in left}:
                     joint.refuse(slot, found, placed[slot])
-                return None
+                return simulation.work
             branch = self._branch(pods)
             _count(branch, simulation.assumed)
             simulation.reject_others(pods)
@@ -118,11 +123,11 @@ class Joint:
 
 
 def take_places(simulation: Simulation, wanted: Sequence[tuple[PodInfo, int]]) -> Sequence[tuple[PodInfo, int]] | Fault:
-    """Schedules each pod on the node with this slot, in any order in which the filters let them. Returns those that
-    they refuse.
+    """Schedules each pod on the node with this slot, in an order in which the filters let them, if passes within
+    MAX_WORK find one. Returns those that they refuse.
     """
     cache, left = simulation.transaction.cache, wanted
-    while left:
+    while left and simulation.work <= MAX_WORK:
         refused = []
         for pod, slot in left:
             cache.deadline.point()

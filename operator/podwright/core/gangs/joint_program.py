@@ -21,7 +21,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import DomainPlugin, Int64s, Scope
 from podwright.core.framework.joint_rules import Apart, Barred, Even, JointFilter, JointRule, Near
 from podwright.core.framework.profile import Point
-from podwright.core.framework.program import Program, Rows
+from podwright.core.framework.program import Program, Rows, TooLargeError
 from podwright.core.gangs.branches import Branch
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.topology_domains import common_domain
@@ -31,6 +31,10 @@ from podwright.core.state.cache import Cache
 Columns = NDArray[np.int64]
 FEW: Final = 4
 """Up to how many large members of a node are counted. These rows bring bounds closer to whole members."""
+MAX_KINDS: Final = 1_000
+"""Any two of them may repel each other."""
+MAX_CELLS: Final = 10_000_000
+"""Of kinds and nodes together: each takes some dozen bytes."""
 
 
 @dataclass(slots=True)
@@ -47,7 +51,7 @@ class Kind:
 
 class JointProgram:
     """See the module. `least`: how many members must be placed at least. Raises ValueError if members that are placed
-    are not in one domain.
+    are not in one domain, and TooLargeError.
     """
 
     def __init__(self, framework: Framework, cache: Cache, branch: Branch, least: int) -> None:
@@ -146,6 +150,9 @@ class JointProgram:
                 *(plugin.influence_key(pod) for plugin in domains),
             )
             alike.setdefault(key, []).append(pod)
+        kinds = len(self.kinds) + len(alike)
+        if kinds > MAX_KINDS or kinds * self._cache.table.size > MAX_CELLS:
+            raise TooLargeError
         found = []
         for pods in alike.values():
             bounds = CapacityBounds(self._framework, self._cache, pods)
@@ -223,24 +230,30 @@ class JointProgram:
     def _apart(self, rules: Sequence[Apart]) -> None:
         """Kinds that are all apart from each other and themselves share a row; other pairs say which one is there."""
         domains, count = rules[0].domains, rules[0].count
-        pairs = {(min(rule.one, rule.other), max(rule.one, rule.other)) for rule in rules}
-        alone = sorted({one for one, other in pairs if one == other})
-        left = pairs.copy()
+        apart: dict[int, set[int]] = {}
+        for rule in rules:
+            apart.setdefault(rule.one, set()).add(rule.other)
+            apart.setdefault(rule.other, set()).add(rule.one)
+        alone = sorted(each for each, others in apart.items() if each in others)
+        left = {each: set(others) for each, others in apart.items()}
         for start in alone:
-            group: list[int] = []
-            for each in (start, *alone):
-                if each not in group and all((min(each, other), max(each, other)) in pairs for other in group):
-                    group.append(each)
-            within = {(one, other) for one in group for other in group if one <= other}
-            if within & left:
-                left -= within
+            self._cache.deadline.point()
+            if not left[start]:
+                continue
+            group, possible = [start], apart[start].intersection(alone) - {start}
+            while possible:
+                group.append(min(possible))
+                possible = possible & apart[group[-1]] - {group[-1]}
+            if any(not left[each].isdisjoint(group) for each in group):
+                for each in group:
+                    left[each].difference_update(group)
                 for columns in self._by_domain(group, domains, count).values():
                     self._rows.at_most(columns, 1)
         here: dict[int, dict[int, Columns]] = {}
-        for each in {each for pair in left for each in pair}:
+        for each in (each for each, others in left.items() if others):
             columns_of = self._by_domain([each], domains, count)
             here[each] = columns_of if each in alone else self._present(each, columns_of)
-        for one, other in left:
+        for one, other in ((one, other) for one, others in left.items() for other in others if one <= other):
             for domain in here[one].keys() & here[other].keys():
                 self._rows.at_most(np.concatenate([here[one][domain], here[other][domain]]), 1)
 

@@ -17,9 +17,9 @@ from typing import Final, Literal
 from podwright.core.cycle import Decision, Placement, RandomBelow, Rejection, schedule
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.program import Solver
+from podwright.core.framework.program import Solver, TooLargeError
 from podwright.core.gangs.branches import Branch
-from podwright.core.gangs.joint import MAX_ENTRIES, SECONDS, take_places
+from podwright.core.gangs.joint import SECONDS, take_places
 from podwright.core.gangs.joint_program import JointProgram
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.pod import PodInfo
@@ -75,7 +75,7 @@ class Packing:
                 candidates = [best]
                 bounds, problem = self._search(transaction, begun, candidates, pods)
                 best = max(candidates, key=lambda each: _counts(each, pods))  # among equals the first
-                if best is not candidates[-1]:
+                if best is not candidates[-1] or len(candidates) == 1:  # which were rolled back
                     transaction.rollback(begun)
                     take_places(self._simulation(transaction), [*map(self._place, best.placements)])
                 proof = _proof(pods, _counts(best, pods), bounds)
@@ -108,6 +108,8 @@ class Packing:
         transaction.rollback(begun)
         try:
             joint = JointProgram(self.framework, self.cache, Branch(0, untried=pods), 0)
+        except TooLargeError:
+            return (), TOO_LARGE
         except PluginError as error:
             return (), str(error)
 
@@ -125,10 +127,7 @@ class Packing:
         if self.cache.deadline.check is not None:
             return (), NO_PROCESS
         best = max(candidates, key=lambda each: _counts(each, pods))
-        program = joint.program(map(self._place, best.placements))
-        if len(program.columns) > MAX_ENTRIES:
-            return (), TOO_LARGE
-        answer = self.solve(program, self.seconds)
+        answer = self.solve(joint.program(map(self._place, best.placements)), self.seconds)
         if answer.found is not None:
             add(joint.placed(answer.found))
         return answer.bounds, answer.problem

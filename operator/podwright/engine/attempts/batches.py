@@ -130,7 +130,7 @@ class PackingJob:
     def carry_out(self, packed: Packed, seconds: float) -> Steps[bool]:
         """A pod whose decision does not fit any more, or that has none, waits in the lane for another one."""
         self.policy.activity.packing = PackingStatus(
-            pods=len(self.pods), placed=packed.placed, certificate=packed.certificate, message=packed.message
+            pods=len(self.pods), placed=packed.placed, certificate=packed.certificate, message=packed.message[:1024]
         )
         left = {queued.uid: queued for queued in self.pods}
         for decision in packed.decisions:
@@ -143,6 +143,8 @@ class PackingJob:
                 queued, self.policy, decision, seconds=0.0, started=self._started, seen=self._seen[queued.uid]
             ):
                 del left[queued.uid]
+        if len(left) == len(self.pods):
+            return False
         for queued in left.values():
             self._attempts.give_back(queued)
         return True

@@ -47,6 +47,9 @@ def answer(given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     bounds: list[int] = []
     for number, aim in enumerate(aims):
         left = ends - time.monotonic()
+        if number and left <= 0:
+            found["proved"] = False
+            break
         highs.setOptionValue("time_limit", max(0.1, left if number == len(aims) - 1 else left / 2))
         highs.changeColsCost(size, every, -aim)
         highs.run()
@@ -56,7 +59,7 @@ def answer(given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
             break
         values = np.rint(np.array(highs.getSolution().col_value))
         found["found"] = values.astype(np.int64)
-        if np.isfinite(info.mip_dual_bound):
+        if np.isfinite(info.mip_dual_bound) and len(bounds) == number:
             bounds.append(math.floor(1e-6 - info.mip_dual_bound))
         if number < len(aims) - 1:
             there = np.flatnonzero(aim)

@@ -230,7 +230,7 @@ class TestDomains:
         assert isinstance(decision, GangRejection)
         assert counts["scheduled"] == 2 * 100
         assert {"InterPodAffinity", "GangScheduling"} <= decision.plugins
-        monkeypatch.setattr(branches, "MOST_WORK", 10 * 5_100)
+        monkeypatch.setattr(branches, "MOST_WORK", 5 * (2 * 5_100 + 100))
         with counted() as counts:
             decision = cluster.planner.plan(cluster.members)
         assert counts["scheduled"] == 12

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from podwright.core.cycle import Placement
+from podwright.core.framework import program
 from podwright.core.framework.program import Answer
+from podwright.core.gangs import joint
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
-from podwright.core.gangs.joint import COUNTED, NOT_FOUND, NOT_PLANNED, PROVED
+from podwright.core.gangs.joint import COUNTED, NOT_FOUND, NOT_PLANNED, PROVED, TOO_LARGE
 from podwright.core.gangs.plan import decide
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.state.transaction import CacheTransaction
@@ -109,6 +111,19 @@ class TestProofs:
 
         assert NOT_FOUND in jointly(cluster, wrong).message
         assert len(asked) == 2
+
+    def test_none_after_too_much_work(self, monkeypatch):
+        monkeypatch.setattr(joint, "MAX_WORK", 1)
+        cluster = MixedCluster([room("large", 8), room("small", 3)], [("s", 3, {}), ("l", 8, {})])
+        asked = []
+        wrong = lambda *_: (asked.append(1), Answer(np.full(5, 1)))[1]
+        assert NOT_FOUND in jointly(cluster, wrong).message
+        assert len(asked) == 1
+
+    def test_nothing_is_planned_that_is_too_large(self, monkeypatch):
+        monkeypatch.setattr(program, "MAX_ENTRIES", 5)
+        cluster = MixedCluster([room("large", 8), room("small", 3)], [("s", 3, {}), ("l", 8, {})])
+        assert TOO_LARGE in jointly(cluster, lambda *_: pytest.fail("it is too large")).message
 
     def test_a_problem_of_the_solver_is_told(self):
         cluster = MixedCluster([room("large", 8), room("small", 3)], [("s", 3, {}), ("l", 8, {})])

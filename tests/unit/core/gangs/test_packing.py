@@ -8,9 +8,16 @@ from collections import Counter
 import pytest
 
 from podwright.core.cycle import Placement, Rejection
+from podwright.core.framework import program
 from podwright.core.framework.program import Answer
-from podwright.core.gangs.packing import NO_SOLVER, Packing
+from podwright.core.gangs import joint, joint_program
+from podwright.core.gangs.branches import Branch
+from podwright.core.gangs.capacity_bounds import CapacityBounds
+from podwright.core.gangs.joint_program import JointProgram
+from podwright.core.gangs.packing import NO_SOLVER, TOO_LARGE, Packing
+from podwright.core.gangs.simulation import WORK_OF_A_TRIAL, Simulation
 from podwright.core.objects.pod import parse_pod
+from support.costs.call_counts import calls_of
 from support.gangs.by_trial import by_trial
 from support.gangs.highs import by_highs
 from support.gangs.kit import HOST, FullCluster, one, room
@@ -99,6 +106,55 @@ def test_a_solver_that_has_only_a_bound():
 def test_a_solution_that_filters_refuse_is_no_better():
     packed = Cluster(4).pack((3, 0), (3, 0), solve=lambda program, _: Answer(program.most.astype(int)))
     assert packed.placed == 1
+
+
+def test_a_program_that_is_too_large_is_not_made(monkeypatch):
+    monkeypatch.setattr(program, "MAX_ENTRIES", 1)
+    packed = Cluster(4).pack((3, 0), (3, 0), solve=nothing)
+    assert (packed.certificate, packed.message, packed.placed) == ("TimedOut", TOO_LARGE, 1)
+    assert [type(each) for each in packed.decisions] == [Placement, Rejection]
+
+
+def test_aims_of_many_priorities_are_too_large_as_well(monkeypatch):
+    monkeypatch.setattr(program, "MAX_ENTRIES", 100)
+    pods = [(2, priority) for priority in range(40)]
+    assert Cluster(3).pack(*pods, solve=nothing).message == TOO_LARGE
+
+
+@pytest.mark.parametrize("most", ["MAX_KINDS", "MAX_CELLS"])
+def test_no_columns_are_made_of_too_many_kinds(monkeypatch, most):
+    monkeypatch.setattr(joint_program, most, 2)
+    monkeypatch.setattr(CapacityBounds, "per_node", nothing)
+    assert Cluster(4).pack((1, 0), (2, 0), (3, 0), solve=nothing).message == TOO_LARGE
+
+
+def test_passes_over_pods_that_wait_for_each_other_are_bounded(monkeypatch):
+    """Each pod of a chain needs the next one beside it, so that each pass places one."""
+    monkeypatch.setattr(joint, "MAX_WORK", 60 * WORK_OF_A_TRIAL)
+    tried, schedule = [], Simulation.schedule
+    monkeypatch.setattr(Simulation, "schedule", lambda *args: (tried.append(args), schedule(*args))[1])
+    specs = [near(f"k{i + 1}", HOST) for i in range(39)] + [{}]
+    pods = [
+        parse_pod(make_pod(f"p{i}", labels={"kind": f"k{i}"}, spec=spec), keep_raw=True) for i, spec in enumerate(specs)
+    ]
+    cluster = Cluster(4)
+    Packing(cluster.framework, cluster.cache, lambda _n: 0, None, 1.0).pack(pods)
+    assert len(tried) <= 3 * 40 + 2 * (60 + 40)
+
+
+def test_kinds_that_repel_each_other_cost_a_step_for_each_two():
+    cluster = Cluster(100, 100)
+
+    def calls_for(kinds):
+        requests = [{"cpu": str(1 + i)} for i in range(kinds)]
+        spec = near("x", HOST, anti=True)
+        pods = [
+            parse_pod(make_pod(f"p{i}", requests=each, labels={"kind": "x"}, spec=spec), keep_raw=True)
+            for i, each in enumerate(requests)
+        ]
+        return calls_of(lambda: JointProgram(cluster.framework, cluster.cache, Branch(0, untried=pods), 0))
+
+    assert calls_for(80) < 4.5 * calls_for(40)
 
 
 def test_pods_that_are_left_preempt_and_others_wait_for_that():

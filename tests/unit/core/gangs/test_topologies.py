@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
+from podwright.core.gangs import branches
+from podwright.core.gangs.branches import Branch, Filling
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.simulation import Simulation
@@ -21,6 +23,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KAI_API, KAI_KIND, group_key
 from podwright.core.plugins import PLUGINS
 from podwright.core.state.topologies import Topologies, UnknownLevelError
+from podwright.core.state.transaction import CacheTransaction
 from podwright.simulator.world import World
 from support.gangs.cluster import GangCluster, ported
 from support.objects.builders import make_node, make_pod
@@ -111,6 +114,23 @@ class TestRequired:
         monkeypatch.setattr(Simulation, "schedule", lambda *args: (tried.append(args), schedule(*args))[1])
         assert where(gang(shape, 4, **near("rack")).plan()) == {"z-last-1": 4}
         assert len(tried) == 4
+
+    def test_many_domains_of_a_part_that_cannot_be_placed_take_steps_and_come_to_an_end(self, monkeypatch):
+        """A part whose pods are too few fails before any is scheduled."""
+        cluster = gang({f"z/r{i}/1": 3 for i in range(200)}, 2)
+        points = []
+        monkeypatch.setattr(cluster.cache.deadline, "check", lambda: points.append(1))
+
+        def why():
+            with CacheTransaction(cluster.cache) as transaction:
+                simulation = Simulation(cluster.framework, transaction, lambda _n: 0)
+                branch = Branch(3, untried=cluster.pods, near=Closeness(("host", "rack")))
+                return Filling(simulation, minimums_first=False).fill(branch)
+
+        assert "0/200 placements are available, first" in why()
+        assert len(points) > 200
+        monkeypatch.setattr(branches, "MOST_WORK", 300)
+        assert "0/200 placements are available, of which 2 were tried" in why()
 
     def test_a_member_that_died_is_replaced_in_the_domain_of_the_others(self):
         there = make_pod(

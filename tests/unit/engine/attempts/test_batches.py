@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podwright.engine.planning.planning import CONFLICTS, STILL_CHANGING
 from support.engine.kit import Rig, deciding, settle
 from support.engine.long_work import FakeChildren
 from support.gangs.by_trial import by_trial
@@ -84,6 +85,23 @@ async def test_a_pod_whose_node_is_taken_meanwhile_is_decided_again():
     rig.children.meanwhile = meanwhile
     await ended(rig, lambda: rig.cluster.bound)
     assert rig.cluster.bound == [("p", "m")]
+
+
+async def test_a_pod_whose_node_is_taken_again_and_again_is_decided_in_a_quiet_time_in_the_end():
+    rig = rig_with()
+    rig.node("n", allocatable={"cpu": "4"})
+    packed(rig, "p", "3")
+    quiet = []
+
+    def meanwhile(child: int) -> None:
+        quiet.append(bool(rig.engine.planning.quiet))
+        rig.node("n" if child % 2 else "m", allocatable={"cpu": "1"})
+        rig.node("m" if child % 2 else "n", allocatable={"cpu": "4"})
+
+    rig.children.meanwhile = meanwhile
+    await ended(rig, lambda: rig.recorder.notes("FailedScheduling"))
+    assert rig.recorder.notes("FailedScheduling") == [STILL_CHANGING]
+    assert quiet == [False] * CONFLICTS + [True]
 
 
 async def test_a_child_that_ends_fails_them_with_an_event():

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from podwright.core.framework.program import Rows
+from podwright.core.framework.program import Program, Rows
 from podwright.engine.process import solving
+from podwright.engine.process.solver import answer
 from podwright.engine.process.solving import MISSING, solve
 
 
@@ -52,6 +53,23 @@ class TestHighs:
         found = solve(rows.program(), 20)
         assert found.found.tolist() == [3, 0, 0]
         assert found.bounds == [3, 0]
+
+    def two_aims(self):
+        rows = Rows()
+        both = rows.variables([2, 2])
+        rows.at_most(both, 3)
+        rows.prefer(both[:1])
+        rows.prefer(both[1:])
+        return {name: getattr(rows.program(), name) for name in Program.__dataclass_fields__}
+
+    def test_no_further_aim_is_begun_after_the_time(self):
+        found = answer(self.two_aims(), 0.0)
+        assert (len(found["bounds"]), found["proved"]) == (1, False)
+
+    def test_a_bound_of_a_later_aim_is_not_taken_for_that_of_an_earlier_one(self, monkeypatch):
+        has_bound = iter([False, True])
+        monkeypatch.setattr(np, "isfinite", lambda _bound: next(has_bound))
+        assert answer(self.two_aims(), 20)["bounds"].tolist() == []
 
     def test_a_proof_that_there_is_none(self):
         found = solve(program(low=4), 20)
