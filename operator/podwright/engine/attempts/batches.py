@@ -7,7 +7,7 @@ popped ─► `gather` ─► the lane ─► popped again ─► `take`: those 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from podwright.api.policy_status import PackingStatus
@@ -33,6 +33,7 @@ class Attempts(Protocol):
     """What becomes of single pods. See PodAttempts."""
 
     def seen(self, queued: QueuedPod) -> tuple[PodInfo, int]: ...
+    def nominated(self) -> Mapping[str, str]: ...
     def may_decide(self, queued: QueuedPod, policy: ActivePolicy) -> bool: ...
     def carry_out(
         self,
@@ -43,6 +44,7 @@ class Attempts(Protocol):
         seconds: float,
         started: float,
         seen: tuple[PodInfo, int],
+        nominated: Mapping[str, str],
     ) -> bool: ...
     def give_back(self, queued: QueuedPod) -> None: ...
     def fail(self, queued: QueuedPod, message: str, started: float) -> None: ...
@@ -113,6 +115,7 @@ class PackingJob:
         self._attempts = attempts
         self._started = started
         self._seen = {queued.uid: attempts.seen(queued) for queued in pods}
+        self._nominated = attempts.nominated()
 
     def decide(self) -> Packed:
         from podwright.core.gangs.packing import Packing  # noqa: PLC0415 -- few policies pack
@@ -140,7 +143,13 @@ class PackingJob:
             if queued is None or not self._attempts.may_decide(queued, self.policy):
                 continue
             if self._attempts.carry_out(
-                queued, self.policy, decision, seconds=0.0, started=self._started, seen=self._seen[queued.uid]
+                queued,
+                self.policy,
+                decision,
+                seconds=0.0,
+                started=self._started,
+                seen=self._seen[queued.uid],
+                nominated=self._nominated,
             ):
                 del left[queued.uid]
         if len(left) == len(self.pods):

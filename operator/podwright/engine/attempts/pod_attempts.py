@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +21,7 @@ from podwright.engine.attempts.batches import Batches, PackingJob
 from podwright.engine.attempts.extended import ExtendedAttempts
 from podwright.engine.attempts.gangs.attempts import Gangs
 from podwright.engine.outcomes.outcomes import Outcomes
-from podwright.engine.planning.placing import are_there, assume
+from podwright.engine.planning.placing import assume, still_preempts
 from podwright.engine.planning.planning import Planning
 from podwright.engine.plugins.slow_plugins import SLOW_SECONDS
 from podwright.engine.policies.active_policies import ActivePolicies
@@ -159,6 +159,10 @@ class PodAttempts:
         """The pod as it is now, and the number of changes of nodes so far."""
         return queued.pod, self._cache.table.static_changes.seq
 
+    def nominated(self) -> Mapping[str, str]:
+        """By uid the nodes of nominated pods, as they are now."""
+        return self._cache.nominator.copy().node_of
+
     def _is_unchanged(self, placement: Placement, pod: PodInfo, seq: int) -> bool:
         """True if pod and node are those that were seen."""
         changed, info = self._cache.table.static_changes.since(seq), self._cache.present(placement.node_name)
@@ -191,6 +195,7 @@ class PodAttempts:
         seconds: float,
         started: float,
         seen: tuple[PodInfo, int],
+        nominated: Mapping[str, str],
     ) -> bool:
         """Carries out what a child has decided. False if it does not fit any more."""
         if isinstance(decision, Placement):
@@ -204,8 +209,10 @@ class PodAttempts:
                 if state is None:
                     return False
                 decision = replace(decision, state=state)
-        elif isinstance(decision, Rejection) and not are_there(decision.victims, self._cache):
-            return False
+        elif isinstance(decision, Rejection):
+            nodes = (decision.nominated_node or "",)
+            if not still_preempts(queued.pod, nodes, decision.victims, nominated, self._cache):
+                return False
         policy.activity.took(policy.label, seconds)
         queued.slow = seconds >= SLICE_SECONDS
         if queued.slow:
@@ -245,6 +252,7 @@ class _PodJob:
         self._started = started
         self._attempts = attempts
         self._seen = attempts.seen(queued)
+        self._nominated = attempts.nominated()
 
     def decide(self) -> Decision:
         return self._attempts.decide(self._queued, self.policy)
@@ -258,7 +266,13 @@ class _PodJob:
     def carry_out(self, decision: Decision, seconds: float) -> Steps[bool]:
         yield
         return self._attempts.carry_out(
-            self._queued, self.policy, decision, seconds=seconds, started=self._started, seen=self._seen
+            self._queued,
+            self.policy,
+            decision,
+            seconds=seconds,
+            started=self._started,
+            seen=self._seen,
+            nominated=self._nominated,
         )
 
     def give_back(self) -> None:

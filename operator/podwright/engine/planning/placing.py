@@ -1,10 +1,8 @@
-"""What child processes assume after a decision, and whether the victims of one are still there when it is carried
-out.
-"""
+"""What child processes assume after a decision, and whether a preemption still fits when it is carried out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from podwright.core.cycle import Decision, Placement, Rejection
 from podwright.core.framework.errors import PluginError
@@ -27,6 +25,18 @@ def assume(decision: Decision, policy: ActivePolicy, transaction: CacheTransacti
     return not (isinstance(decision, Rejection) and decision.victims)
 
 
-def are_there(victims: Sequence[PodInfo | None], cache: Cache) -> bool:
-    """True if all of these pods are still on their nodes."""
-    return all(victim is not None and cache.placement(victim.uid) is not None for victim in victims)
+def still_preempts(
+    preemptor: PodInfo,
+    nodes: Iterable[str],
+    victims: Sequence[PodInfo | None],
+    nominated: Mapping[str, str],
+    cache: Cache,
+) -> bool:
+    """True if all victims are still on their nodes, and no pods before the preemptor are to get their room on these
+    nodes. `nominated`: by uid the nodes of the pods that the decision took into account.
+    """
+    if any(victim is None or cache.placement(victim.uid) is None for victim in victims):
+        return False
+    return not victims or all(
+        nominated.get(other.uid) == name for name in nodes for other in cache.nominator.before(preemptor, name)
+    )

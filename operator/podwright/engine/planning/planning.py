@@ -4,9 +4,10 @@
                                                                                      └─► it does not ─► the lane
 
 A child decides on the cluster as it was at the fork, and its pods are in flight meanwhile: events that may help them
-are kept by the queue. A placement is checked against the cluster as it is now, on its node alone. A pod that comes
-back CONFLICTS times is planned alone, in a quiet time, in which nothing else is decided and the watches hold back
-what they receive. So no pod is put off forever.
+are kept by the queue. A placement is checked against the cluster as it is now, on its node alone. A preemption does not
+fit any more if a victim is gone, or if another preemptor got the room meanwhile. A pod that comes back CONFLICTS times
+is planned alone, in a quiet time, in which nothing else is decided and the watches hold back what they receive. So no
+pod is put off forever.
 """
 
 from __future__ import annotations

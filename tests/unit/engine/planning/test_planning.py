@@ -8,7 +8,7 @@ import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unresolvable
-from podwright.core.objects.pod_group import VOLCANO_API, VOLCANO_KIND
+from podwright.core.objects.pod_group import VOLCANO_API, VOLCANO_KIND, WORKLOAD_API
 from podwright.engine.planning.planning import CONFLICTS, LOOP_SECONDS, QUIET_SECONDS, STILL_CHANGING
 from podwright.engine.process.forks import CHILD_SECONDS, Forks
 from podwright.engine.process.slice import SLICE_SECONDS
@@ -298,6 +298,36 @@ async def test_a_victim_that_is_going_already_is_not_evicted(rig, gone):
     await ended(rig, **({"bound": 1} if gone == "deleted" else {"failed": 1}))
     assert not evicted(rig)
     assert rig.placed_on("high") == ("a" if gone == "deleted" else "")
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["pod", "gang"])
+async def test_room_that_another_preemptor_got_meanwhile_is_not_planned_with(rig, count):
+    """Its victims have not ended yet."""
+    rig.engine.cache.groups.serve(WORKLOAD_API)
+    rig.evictor.waits = True
+    for name in "abcd"[: 2 * count]:
+        rig.node(name)
+        rig.engine.assigned.put(on_node(ours(f"low-{name}", requests=HALF, priority=0), name))
+
+    class Meanwhile(FakeChildren):
+        async def _messages(self, messages, child):
+            for index in range(count if child == 1 else 0):
+                rig.pod(f"other{index}", requests=HALF, priority=10)
+            await settle()
+            for message in messages:
+                yield message
+
+    rig.children.start = Meanwhile().start
+    rig.engine.objects("PodGroup").put(make_pod_group("gang", count, priority=10))
+    for index in range(count):
+        rig.pod(f"m{index}", requests=HALF, priority=10, spec={**COSTLY, **(in_group() if count > 1 else {})})
+    async with deciding(rig):
+        await while_time_passes(rig, lambda: len(evicted(rig)) == 2 * count)
+    assert len(rig.evictor.evicted) == 2 * count, "each victim once"
+    nominated = [
+        rig.engine.cache.nominator.node_of(f"default/{kind}{i}") for kind in ("m", "other") for i in range(count)
+    ]
+    assert sorted(nominated) == [*"abcd"[: 2 * count]]
 
 
 async def test_a_plan_that_does_not_even_fit_in_a_quiet_time_fails(rig):

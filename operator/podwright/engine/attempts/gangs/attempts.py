@@ -37,7 +37,7 @@ from podwright.engine.extenders import PolicyExtenders
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.outcomes.binding.executor import BindingExecutor
 from podwright.engine.outcomes.failures import Failures
-from podwright.engine.planning.placing import are_there, assume
+from podwright.engine.planning.placing import assume, still_preempts
 from podwright.engine.planning.planning import Planning
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePolicy
@@ -156,7 +156,9 @@ class Gangs:
             self._refuse(group, members, started)
             return
         if any(member.costly for member in members):
-            self._planning.add(_GangJob(group, members, policy=policy, started=started, gangs=self))
+            nominated = self._cache.nominator.copy().node_of
+            job = _GangJob(group, members, policy=policy, started=started, nominated=nominated, gangs=self)
+            self._planning.add(job)
             return
         cpu_started = self._sources.cpu()
         try:
@@ -176,15 +178,17 @@ class Gangs:
         *,
         seconds: float,
         started: float,
-        planned: bool = False,
+        nominated: Mapping[str, str] | None = None,
     ) -> Steps[bool]:
-        """Carries a decision out, which took so many seconds of CPU. `planned`: it was made on an earlier state of the
-        cluster. Returns False if it does not fit any more.
+        """Carries a decision out, which took so many seconds of CPU. `nominated`: it was made on an earlier state of the
+        cluster, with these nominations by uid. Returns False if it does not fit any more.
         """
-        fitted = True
+        fitted, planned = True, nominated is not None
         preemption = decision.preemption if isinstance(decision, GangRejection) else None
-        if planned and preemption is not None and not are_there(preemption.victims, self._cache):
-            return False
+        if nominated is not None and preemption is not None:
+            nodes = {*preemption.nominations.values()}
+            if not still_preempts(members[0].pod, nodes, preemption.victims, nominated, self._cache):
+                return False
         policy.activity.decisions[0] += len(members)
         took = self._clock() - started
         self._metrics.observe(GROUP_ALGORITHM_SECONDS, took)
@@ -420,13 +424,21 @@ class _GangJob:
     """See `planning.Job`. Of the members of a group."""
 
     def __init__(
-        self, group: PodGroup, members: Sequence[QueuedPod], *, policy: ActivePolicy, started: float, gangs: Gangs
+        self,
+        group: PodGroup,
+        members: Sequence[QueuedPod],
+        *,
+        policy: ActivePolicy,
+        started: float,
+        nominated: Mapping[str, str],
+        gangs: Gangs,
     ) -> None:
         self.pods = members
         self.policy = policy
         self._group = group
         self._started = started
         self._gangs = gangs
+        self._nominated = nominated
 
     def decide(self) -> GangDecision:
         return self._gangs.decide(self._group, self.pods, self.policy)
@@ -441,7 +453,7 @@ class _GangJob:
 
     def carry_out(self, decision: GangDecision, seconds: float) -> Steps[bool]:
         return self._gangs.carry_out(
-            decision, self.pods, self.policy, seconds=seconds, started=self._started, planned=True
+            decision, self.pods, self.policy, seconds=seconds, started=self._started, nominated=self._nominated
         )
 
     def give_back(self) -> None:
