@@ -280,8 +280,8 @@ def parse_rebalance_policy(raw: Mapping[str, Any]) -> RebalanceRules:
         raise InvalidObjectError(where, problem).in_object(REBALANCE_KIND, name) from error
 
 
-def _count(description: str) -> int:
-    return field(default=0, metadata=describe(description, format="int32", minimum=0))
+def _count(description: str, format: str = "int32") -> int:  # noqa: A002
+    return field(default=0, metadata=describe(description, format=format, minimum=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +305,8 @@ class PlannedMove:
 @dataclass(frozen=True, slots=True)
 class PlanStatus:
     time: str = field(default="", metadata=describe("When it was made. An RFC 3339 time.", maxLength=32))
-    gain: int = _count("What it is worth, by the weights of the goals.")
-    gained: int = _count("What it has been worth so far.")
+    gain: int = _count("What it is worth, by the weights of the goals.", "int64")
+    gained: int = _count("What it has been worth so far.", "int64")
     empties: int = _count("How many nodes it empties.")
     moves: int = _count("How many pods it moves.")
     moved: int = _count("How many of its pods have moved.")

@@ -187,11 +187,12 @@ class Evictor(Protocol):
         *,
         within_budgets: bool = False,
         event: EvictionEvent | None = None,
+        wanted: Callable[[], bool] | None = None,
     ) -> None:
         """Sets the victim's condition and deletes it, if it still has this uid. `event`: None for a preemption.
 
         Then calls `done`, with True if the deletion has begun or the pod was gone already, with False if it failed.
-        `within_budgets`: it fails if it would violate a PodDisruptionBudget.
+        `within_budgets`: it fails if it would violate a PodDisruptionBudget, and once it is no longer `wanted`.
         """
 
 

@@ -120,6 +120,8 @@ class FakeEvictor:
     """The names of the victims that budgets protect."""
     events: list[EvictionEvent] = field(default_factory=list)
     """Of pods that were not preempted."""
+    wanted: dict[str, Callable[[], bool]] = field(default_factory=dict)
+    """By name of the victim: whether its eviction is still wanted."""
 
     def evict(
         self,
@@ -130,7 +132,10 @@ class FakeEvictor:
         *,
         within_budgets: bool = False,
         event: EvictionEvent | None = None,
+        wanted: Callable[[], bool] | None = None,
     ) -> None:
+        if wanted is not None:
+            self.wanted[victim.name] = wanted
         if event is not None:
             self.events.append(event)
         if within_budgets:

@@ -43,7 +43,7 @@ class View:
     waiting: Sequence[PodInfo] = ()
     """The pods that wait for a node."""
     spared: Collection[str] = ()
-    """The uids of controllers that did not create a moved pod again."""
+    """The uids of controllers that did not create a moved pod again, and of pods whose move was refused."""
     namespaces: Collection[str] = field(default=SYSTEM_NAMESPACES)
     """The namespaces whose pods never move."""
 
@@ -82,6 +82,8 @@ class Movable:
             return "is younger than the cooldown"
         if owner.uid in view.spared:
             return "its controller did not create a moved pod again in time"
+        if pod.uid in view.spared:
+            return "was refused an eviction, or its place could not be written"
         if owner.uid in self._owners_waiting:
             return "its controller has a pod that waits"
         return self._why_not_proved(pod)

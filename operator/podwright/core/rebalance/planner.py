@@ -111,6 +111,8 @@ class RebalancePlanner:
         only whether the pods may move and get their nodes, without reading all placed pods.
         """
         self._quick = quick
+        if not self._rules.is_open(self._view.now):
+            return "the time window of the policy is over"
         pods, infos = [], dict[str, NodeInfo]()
         for move in step.moves:
             info = self._cache.present(move.source)

@@ -31,6 +31,10 @@ from podwright.engine.state import EngineState
 
 POLL_SECONDS: Final = 0.05
 """How often is looked whether a move has ended."""
+PROVE_SECONDS: Final = 1.0
+"""While moves are under way, a step that was refused is proved again after this time, or when one of them has ended."""
+REFUSED_SECONDS: Final = 600.0
+"""For how long a pod stays whose eviction was refused, or whose place could not be written: others go first."""
 SPARED_SECONDS: Final = 86_400.0
 """For how long the pods of a controller stay that did not create a moved pod again in time."""
 ADOPTED_SECONDS: Final = 600.0
@@ -100,7 +104,9 @@ class Moves:
         self.keep: Callable[[Reservation], Awaitable[str]] = _kept
         """Writes a place, so that it survives this process. Returns why it cannot be written; "" if it is."""
         self._spared: dict[str, float] = {}
-        """By the uid of a controller that did not create a moved pod again in time: until when its pods stay."""
+        """By the uid of a controller that did not create a moved pod again in time: until when its pods stay. By the uid
+        of a pod that was refused: until when it stays.
+        """
         self._adopted: dict[str, float] = {}
         """By name of a Reservation that another process has made: when this one took over."""
 
@@ -109,7 +115,7 @@ class Moves:
         return {each.name: each for each in self._cache.reservations.all() if each.is_rebalancing}
 
     def spared(self) -> Mapping[str, float]:
-        """The uids of controllers whose pods stay."""
+        """The uids of controllers whose pods stay, and of pods that stay."""
         now = self._wall()
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         return self._spared
@@ -144,14 +150,14 @@ class Moves:
 
     async def carry_out(self, step: Step, run: Run) -> str:
         """Makes the moves of a step. Returns why it ended early; "" if all were made."""
-        left, flights = [*step.moves], list[_Flight]()
+        left, flights, again = [*step.moves], list[_Flight](), 0.0
         problem = await self._hold_for_gang(step, run) if step.gang else ""
         try:
             while flights or (left and not problem):
                 if run.changed():
                     problem = STOPPED
                     break
-                move = None if problem else _next(left, flights, run.rules)
+                move = None if problem or self._wall() < again else _next(left, flights, run.rules)
                 if move is not None:
                     refused = await self._prove(replace(step, moves=left), run)
                     flight = refused or await self._begin(step, left, move, run)
@@ -161,9 +167,11 @@ class Moves:
                         continue
                     if not refused or not flights:
                         problem = flight
+                    again = self._wall() + PROVE_SECONDS
                 for flight in [*flights]:
                     if result := self._result(flight, run.rules):
                         flights.remove(flight)
+                        again = 0.0
                         self._end(flight, step, result)
                         if result == "moved":
                             run.moved()
@@ -182,15 +190,12 @@ class Moves:
     def _give_back(self, step: Step, flights: Sequence[_Flight]) -> None:
         for flight in flights:
             self._end(flight, step, "stopped")
-        group = self._cache.groups.get(step.gang) if step.gang else None
         for each in [*self.held().values()]:
-            if each.group and each.group == step.gang and (group is None or each.group_uid == group.uid):
+            if each.group and each.group == step.gang:
                 self._reservations.remove(each.name)
 
     async def _prove(self, step: Step, run: Run) -> str:
         """Why these moves cannot be made as planned; "" if they can."""
-        if not run.rules.is_open(self._wall()):
-            return "the time window of the policy is over"
         try:
             return await self._elsewhere.ask(lambda: self._planner(run.rules).prove(step))
         except NoChildAnswerError as error:
@@ -220,7 +225,9 @@ class Moves:
         except asyncio.CancelledError:
             self._reservations.remove(reservation.name)
             raise
-        problem = problem and f"the place of pod {move.pod} cannot be written: {problem}"
+        if problem:
+            self._spared[move.uid] = self._wall() + REFUSED_SECONDS
+            problem = f"the place of pod {move.pod} cannot be written: {problem}"
         problem = problem or (
             STOPPED if run.changed() else self._planner(rules).prove(replace(step, moves=left), quick=True)
         )
@@ -243,6 +250,7 @@ class Moves:
             done,
             within_budgets=True,
             event=EvictionEvent("Rebalanced", "Rebalancing", note),
+            wanted=lambda: self._cache.reservations.get(reservation.name) is reservation,
         )
         return flight
 
@@ -280,6 +288,8 @@ class Moves:
         assert owner is not None, "only pods with controllers move"
         if result in ("timeout", "notReady"):
             self._spared[owner.uid] = self._wall() + SPARED_SECONDS
+        if result == "refused":
+            self._spared[move.uid] = self._wall() + REFUSED_SECONDS
         note = f"pod {move.pod} moved from node {move.source} to {move.target}: {_worth(step)}"
         if result != "moved":
             note = f"pod {move.pod} was to move from node {move.source} to {move.target}, but {_problem(move, result)}"
@@ -300,7 +310,7 @@ class Moves:
         reservation = Reservation(
             name=rebalancing_name(group.uid),
             namespace=group.namespace,
-            until=self._wall() + run.rules.hold_for * (len(step.moves) + 1),
+            until=self._wall() + run.rules.hold_for * (2 * len(step.moves) + 1),  # each to come, and to be ready
             slots=[slot_for(pod, step.places[pod.uid]) for pod in members],
             priority=max(pod.priority for pod in gang.members),
             group=group.key,

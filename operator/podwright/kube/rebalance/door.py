@@ -67,7 +67,8 @@ class RebalanceStatuses(ObjectStatuses):
             "observedGeneration": seen.generation,
             "conditions": [timed(each, before.get(each.type), seen.generation, now) for each in (accepted, active)],
         }
-        if spans := self._rebalancing.recent(name):
+        # An invalid policy keeps what it has counted, for the time when it is valid again.
+        if spans := recent_of(seen.status).spans(self._clock()) if rules is None else self._rebalancing.recent(name):
             status["recentMoves"] = sum(moves for _, moves in spans)
             status["recent"] = [{"since": rfc3339(since), "moves": moves} for since, moves in spans]
         if progress is not None:

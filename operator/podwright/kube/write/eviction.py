@@ -65,11 +65,12 @@ class PodEvictor:
         *,
         within_budgets: bool = False,
         event: EvictionEvent | None = None,
+        wanted: Callable[[], bool] | None = None,
     ) -> None:
         if victim.terminating:
             done(True)
             return
-        deletion = self._evict_within_budgets(victim) if within_budgets else self._delete(victim, preemptor)
+        deletion = self._evict_within_budgets(victim, wanted) if within_budgets else self._delete(victim, preemptor)
         event = event or EvictionEvent("Preempted", "Preempting", preempted_by(preemptor, node_name))
         eviction = self._evict(victim, event, preemptor.scheduler_name, deletion, done)
         task = asyncio.create_task(eviction, name="podwright eviction")
@@ -142,7 +143,7 @@ class PodEvictor:
 
         return await RETRY.run(attempt)
 
-    async def _evict_within_budgets(self, victim: PodInfo) -> bool:
+    async def _evict_within_budgets(self, victim: PodInfo, wanted: Callable[[], bool] | None) -> bool:
         """True if our eviction removes the victim; False if it was gone already. Raises ClusterError."""
         path = f"{POD.path(victim.name, victim.namespace)}/eviction"
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
@@ -152,6 +153,8 @@ class PodEvictor:
 
         async def attempt() -> bool:
             nonlocal failed
+            if wanted is not None and not wanted():
+                raise ClusterError("the eviction is no longer wanted")
             try:
                 await self._http.call("POST", path, body)
             except ClusterError as error:

@@ -7,11 +7,14 @@ import dataclasses
 
 import pytest
 
+from podwright.core.objects.pod_group import KIND
+from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.engine.rebalance import moves
 from podwright.engine.rebalance.recent import RecentMoves
-from support.engine.kit import deciding, settle, values
+from support.engine.kit import FakeEvictor, deciding, settle, values
+from support.objects.builders import make_pod_group
 from support.rebalance.fragmented import READY, Fragmented
-from support.rebalance.kit import rules
+from support.rebalance.kit import budget, rules
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +119,35 @@ async def test_a_refused_eviction_gives_the_place_back_and_ends_the_plan():
         await it.later(59)
         assert it.asked == ["c"]
         await it.later(2)
-        assert it.asked == ["c", "c"]
+        assert it.asked == ["c", "d"]
+        assert "was refused an eviction" in str(it.progress.plan.held_back)
+        await it.evicted("d", deleted=False)
+        await it.later(600)
+        assert it.asked == ["c", "d", "c"]
+
+
+async def test_an_eviction_is_wanted_while_its_place_is_held():
+    it = Fragmented()
+    async with deciding(it.rig):
+        await it.later()
+        assert it.evictor.wanted["c"]()
+        it.policy(mode="Stop")
+        await it.later()
+        assert not it.evictor.wanted["c"]()
+
+
+async def test_a_window_that_ends_while_the_place_is_written_lets_no_move_begin():
+    it = Fragmented(windows=[{"start": "00:16", "duration": "2m"}])
+
+    async def keep(_reservation):
+        it.rig.now += 120
+        return ""
+
+    it.engine.rebalancing.moves.keep = keep
+    async with deciding(it.rig):
+        await it.later()
+        assert (it.asked, it.held) == ([], [])
+        assert it.progress.ended == "the time window of the policy is over"
 
 
 async def test_a_controller_that_creates_nothing_is_spared_from_then_on():
@@ -471,6 +502,27 @@ class TestGangs:
             assert "does not wait any more" in it.progress.ended
             assert it.held == []
 
+    async def test_room_of_a_group_that_is_created_again_is_given_back(self):
+        it = self.fragmented()
+        async with deciding(it.rig):
+            it.gang("train", 2, "3")
+            await it.later(5)
+            assert len(it.engine.rebalancing.moves.held()) == 2
+            group = make_pod_group("train", 2)
+            group["metadata"]["uid"] = "another"
+            it.engine.objects(KIND).put(group)
+            it.policy(mode="Stop")
+            await it.later()
+            assert not it.engine.rebalancing.moves.held()
+
+    async def test_room_is_held_for_the_gang_while_the_new_pod_comes_and_gets_ready_and_then_the_gang_starts(self):
+        it = self.fragmented()
+        async with deciding(it.rig):
+            it.gang("train", 2, "3")
+            await it.later(5)
+            (room,) = [each for each in it.engine.rebalancing.moves.held().values() if each.group]
+            assert room.until - it.rig.now == 3 * 300
+
     async def test_the_gang_of_another_process_keeps_its_room(self):
         first = self.fragmented()
         async with deciding(first.rig):
@@ -498,3 +550,35 @@ async def test_places_stay_when_the_operator_stops():
         await it.engine.rebalancing.stop()
         assert it.held == ["n0"]
         assert not it.results
+
+
+async def test_while_moves_are_under_way_a_step_that_is_refused_is_proved_again_only_after_a_while(monkeypatch):
+    """As a PodDisruptionBudget does until the new pod is ready."""
+    proofs = []
+    prove, evict = RebalancePlanner.prove, FakeEvictor.evict
+
+    def counted(planner, step, *, quick=False):
+        proofs.append(quick)
+        return prove(planner, step, quick=quick)
+
+    def evicts(evictor, *eviction, **options):
+        it.engine.objects("PodDisruptionBudget").put(budget(allowed.pop()))
+        evict(evictor, *eviction, **options)
+
+    monkeypatch.setattr(RebalancePlanner, "prove", counted)
+    monkeypatch.setattr(FakeEvictor, "evict", evicts)
+    it, allowed = Fragmented(maxMovesAtOnce=2, maxMovesAtOncePerOwner=2), [0, 0]
+    it.gone("d")
+    it.runs("d", "n1")
+    it.runs("z", "n2", cpu="4")
+    it.rig.node("n0", allocatable={"cpu": "5"})
+    it.runs("e", "n0")
+    async with deciding(it.rig):
+        await it.later()
+        assert it.asked == ["c"]
+        assert proofs == [False, True, False]
+        await it.later(2)
+        assert proofs == [False, True, False, False]
+        it.engine.objects("PodDisruptionBudget").put(budget(1))
+        await it.later(2)
+        assert it.asked == ["c", "d"]

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podwright.api import crd
+from podwright.kube.client.times import rfc3339
 from podwright.kube.rebalance.door import RebalanceSink, RebalanceStatuses, recent_of
 from podwright.kube.write import object_status
 from podwright.sandbox.schemas import Schema
@@ -79,6 +80,24 @@ async def test_an_invalid_policy_plans_nothing_and_says_why():
         assert it.reason() == "NotAccepted"
         assert it.rig.engine.rebalancing.get("tidy") is None
         assert [reason for _, reason, _ in it.rig.recorder.events] == ["RebalancePolicyNotAccepted"]
+
+
+async def test_a_policy_that_is_invalid_for_a_while_goes_on_counting_its_moves():
+    async with known() as it:
+        status = {"recentMoves": 3, "recent": [{"since": rfc3339(it.rig.now), "moves": 3}]}
+        it.sink.put({**policy(), "status": status})
+        it.sink.put({**policy(maxMoves=0), "status": status})
+        await until(lambda: it.reason("Accepted") == "Invalid")
+        assert it.status()["recentMoves"] == 3
+        it.sink.put({**policy(), "status": it.status()})
+        assert [moves for _, moves in it.rig.engine.rebalancing.recent("tidy")] == [3]
+
+
+def test_a_gain_beyond_32_bits_can_be_written():
+    """10,000 rooms of weight 1,000,000 are more than an int32, which the API server would refuse."""
+    schema = crd.crd("RebalancePolicy")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    plan = schema["properties"]["status"]["properties"]["plan"]["properties"]
+    assert (plan["gain"]["format"], plan["gained"]["format"]) == ("int64", "int64")
 
 
 async def test_the_second_of_two_that_could_undo_each_other_is_refused():

@@ -73,6 +73,12 @@ async def test_a_preempting_pod_group_is_named():
 
 
 class TestWithinBudgets:
+    async def test_an_eviction_that_is_no_longer_wanted_is_not_tried_again(self):
+        wanted = [False, True]
+        script, events, outcomes = await evict(says(429, {}), within_budgets=True, wanted=wanted.pop)
+        assert len(script.requests) == 1
+        assert (events, outcomes) == ([], [False])
+
     async def test_the_eviction_api_deletes_by_uid(self):
         script, events, outcomes = await evict(says(201, {}), within_budgets=True)
         assert script.asked == ["POST /api/v1/namespaces/default/pods/low/eviction"]
