@@ -38,6 +38,8 @@ class DeviceSupply:
         self._usage = cache.devices.claims.usage
         self._sums: dict[str, Counter[Reach]] = {}
         """By class: the free devices, by the nodes that reach them."""
+        self._most: dict[str, int] = {}
+        """By class: the answers of `most_on_a_node`. One pod may ask thousands of times."""
         self._pools: dict[PoolId, Counter[tuple[str, Reach]]] = {}
         """The part of each pool in the sums."""
         self._large: set[PoolId] = set()
@@ -49,6 +51,7 @@ class DeviceSupply:
     def define(self, classes: Iterable[str]) -> None:
         """Counts the devices of these classes, as they are defined now."""
         self._sums = {name: Counter() for name in classes}
+        self._most.clear()
         self._pools.clear()
         self._large.clear()
         self._due = dict.fromkeys(self._index.pools() if self._sums else ())
@@ -63,9 +66,12 @@ class DeviceSupply:
     def most_on_a_node(self, device_class: str) -> int:
         """At least as many devices as are free for any one node."""
         self._update()
-        sums = self._sums[device_class].items()
-        shared = sum(count for reach, count in sums if not reach.node_name)
-        return shared + max((count for reach, count in sums if reach.node_name), default=0)
+        if device_class not in self._most:
+            sums = self._sums[device_class].items()
+            shared = sum(count for reach, count in sums if not reach.node_name)
+            on_a_node = max((count for reach, count in sums if reach.node_name), default=0)
+            self._most[device_class] = shared + on_a_node
+        return self._most[device_class]
 
     def uncounted(self, device_class: str) -> str:
         """Why not all free devices of a class are counted. Empty if they are."""
@@ -94,6 +100,7 @@ class DeviceSupply:
 
     def _count(self, pool_id: PoolId) -> int:
         """Counts a pool again. Returns how many devices it has."""
+        self._most.clear()
         size = sum(len(source.devices) for source in self._index.slices_of(pool_id))
         pool = self._index.whole_pool(pool_id) if size <= MOST_IN_POOL else None
         found = Counter[tuple[str, Reach]]()

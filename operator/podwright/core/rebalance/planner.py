@@ -51,6 +51,8 @@ from podwright.core.state.transaction import CacheTransaction
 
 MOST_FAILED: Final = 100
 """After so many candidates in a row that lead to no step, the search for nodes to empty ends."""
+MOST_GANGS: Final = 32
+"""After so many gangs of a namespace that get no room, the others of this namespace are not looked into."""
 MOST_WAITING: Final = 100
 """Nodes are not emptied while more pods than this wait: whether these would take the nodes is not looked into."""
 _CONSTRAINTS: Final = ("PodTopologySpread", "InterPodAffinity")
@@ -97,8 +99,13 @@ class RebalancePlanner:
                 for info, pods in self._room.candidates():
                     if info.name not in self._targets:
                         self._add(transaction, _Candidate(pods, [info], MAKE_ROOM), steps)
+                failed = Counter[str]()
                 for gang in waiting_gangs(self._cache, self._rules):
-                    self._make_room_for(transaction, gang, steps)
+                    if failed[gang.group.namespace] >= MOST_GANGS:
+                        why = f"are behind {MOST_GANGS} others of their namespace that get no room"
+                        self._held["pod group", why] += 1
+                    elif not self._make_room_for(transaction, gang, steps):
+                        failed[gang.group.namespace] += 1
             if EMPTY_NODES in self._rules.weights:
                 steps += self._emptied(transaction)
             if FEWEST_FRAGMENTS in self._rules.weights:
@@ -302,14 +309,16 @@ class RebalancePlanner:
 
     # Gangs
 
-    def _make_room_for(self, transaction: CacheTransaction, gang: WaitingGang, steps: list[Step]) -> None:
-        """Adds a step after which the gang has room, if it has none yet. Later steps leave it that room."""
+    def _make_room_for(self, transaction: CacheTransaction, gang: WaitingGang, steps: list[Step]) -> bool:
+        """Adds a step after which the gang has room, if it has none yet. Later steps leave it that room. Returns whether
+        it has room.
+        """
         framework = self._view.framework_of(gang.members[0])
         if framework is None:
             self._held[
                 "pod group", "is of another scheduler, or of a policy with extenders, rules or plugins of others"
             ] += 1
-            return
+            return False
         before, restore = transaction.checkpoint(), self._budgets.restorer()
         try:
             places = places_of(gang, framework, self._cache)
@@ -320,12 +329,13 @@ class RebalancePlanner:
             restore()
             self._dependants.forget()
             self._held["pod group", str(error)] += 1
-            return
+            return False
         if step is not None:
             steps.append(step)
             self._sources.update(move.source for move in step.moves)
             self._targets.update(move.target for move in step.moves)
             self._left -= len(step.moves)
+        return True
 
     def _gang_step(self, transaction: CacheTransaction, gang: WaitingGang, framework: Framework) -> Step:
         """Raises Refused; the caller rolls back."""

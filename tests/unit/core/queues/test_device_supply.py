@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -174,3 +175,22 @@ def test_a_claim_for_all_devices_counts_with_the_most_that_a_node_has_free():
     assert it.queues.usage("ml")[DEVICES] == 2
     tolerant = it.waits_for("q", "ml", allocationMode="All", tolerations=[{"operator": "Exists"}])
     assert it.queues.bound(tolerant).requested == 32
+
+
+def test_the_nodes_are_gone_through_once_however_often_claims_ask_for_all_devices(monkeypatch):
+    """A pod may have 32 claims with 256 alternatives each."""
+    read = []
+
+    class Read(Counter):
+        def items(self):
+            read.append(self)
+            return super().items()
+
+    monkeypatch.setattr(device_supply, "Counter", Read)
+    it = Cluster(make_slice("s0", devices(4), node="n0"), make_slice("s1", devices(2), node="n1"))
+    assert it.capacity() == 6
+    read.clear()
+    assert [it.queues.devices.supply.most_on_a_node("gpu") for _ in range(256)] == [4] * 256
+    assert len(read) == 1
+    it.runs_with("theirs", "", "g0", "g1")
+    assert it.queues.devices.supply.most_on_a_node("gpu") == 2

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from podwright.core.framework.features import Features
-from podwright.core.rebalance.gangs import places_of, waiting_gang
-from podwright.core.rebalance.planner import RebalancePlanner
+from podwright.core.rebalance.gangs import RoomSearch, places_of, waiting_gang
+from podwright.core.rebalance.planner import MOST_GANGS, RebalancePlanner
 from podwright.simulator.rebalance import view_of
 from support.objects.builders import in_group, make_pod_group
 from support.rebalance.kit import ZONE, budget, carry_out, gang, item, loaded, node, old, plan_of, rules
@@ -210,3 +210,25 @@ def test_moves_are_at_most_a_fifth_more_than_the_fewest_that_there_are(seed):
         assert exact <= len(plan.moves) <= 1.2 * exact
     else:
         assert not plan.moves
+
+
+def test_many_gangs_without_room_cost_a_bounded_search_in_each_namespace(monkeypatch):
+    """Of 1,000 gangs of one tenant, a plan would take longer than it may, and others would get none."""
+    searched = []
+    moves = RoomSearch.moves
+
+    def counted(search, transaction):
+        searched.append(search.gang.name)
+        return moves(search, transaction)
+
+    monkeypatch.setattr(RoomSearch, "moves", counted)
+    other = gang("train", 2, "6")
+    for each in other:
+        each["metadata"]["namespace"] = "research"
+    cluster = loaded(*spread(4, 3), *(each for n in range(MOST_GANGS + 3) for each in gang(f"big{n}", 1, "9")), *other)
+    plan = plan_of(cluster, asked())
+    assert len(searched) == MOST_GANGS + 1
+    assert [step.gang for step in plan.steps] == ["scheduling.x-k8s.io:research/train"]
+    assert f"3 pod groups: are behind {MOST_GANGS} others of their namespace that get no room" in map(
+        str, plan.held_back
+    )
