@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from math import floor
 
 import numpy as np
@@ -21,13 +22,17 @@ class DeviceFragments:
     def __init__(self, cache: Cache, rules: RebalanceRules, view: View) -> None:
         self._cache = cache
         self._weight = rules.weights.get(FEWEST_FRAGMENTS, 0)
-        self._plugin: DeviceShares | None = None
-        for info in cache.nodes.values() if self._weight else ():
-            for pod in info.pods.values() if self._plugin is None else ():
-                framework = view.framework_of(pod)
-                found = None if framework is None else framework.plugins.get(DeviceShares.name)
+        self._view = view
+
+    @cached_property
+    def _plugin(self) -> DeviceShares | None:
+        for info in self._cache.nodes.values() if self._weight else ():
+            self._cache.deadline.point()
+            for framework in filter(None, map(self._view.framework_of, info.pods.values())):
+                found = framework.plugins.get(DeviceShares.name)
                 if isinstance(found, DeviceShares) and found.counts_fragments:
-                    self._plugin = found
+                    return found
+        return None
 
     def worth(self, before: float) -> int:
         """What it is worth that there were so many devices of fragments before."""

@@ -416,13 +416,14 @@ class RebalancePlanner:
         """The step, whose pods are where they would be afterwards. `targets`: the nodes by uid, if they are known.
         Raises Refused; the caller rolls back.
         """
-        room, fragments = self._room.total(), self._fragments.total()
+        room, fragments = (0, 0.0) if self._quick else (self._room.total(), self._fragments.total())
         moves, gain = self._moved(transaction, candidate.pods, targets)
         weights = self._rules.weights
-        gain += weights.get(EMPTY_NODES, 0) * sum(not to_move(info) for info in candidate.sources)
-        gain += weights.get(MAKE_ROOM, 0) * (self._room.total() - room) + self._fragments.worth(fragments)
-        if not self._quick and (gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves)):
-            raise Refused("the gain is too small")
+        if not self._quick:
+            gain += weights.get(EMPTY_NODES, 0) * sum(not to_move(info) for info in candidate.sources)
+            gain += weights.get(MAKE_ROOM, 0) * (self._room.total() - room) + self._fragments.worth(fragments)
+            if gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves):
+                raise Refused("the gain is too small")
         names, goal = [info.name for info in candidate.sources], candidate.goal
         return Step(
             moves,
