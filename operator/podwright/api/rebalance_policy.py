@@ -280,8 +280,8 @@ def parse_rebalance_policy(raw: Mapping[str, Any]) -> RebalanceRules:
         raise InvalidObjectError(where, problem).in_object(REBALANCE_KIND, name) from error
 
 
-def _count(description: str, format: str = "int32") -> int:  # noqa: A002
-    return field(default=0, metadata=describe(description, format=format, minimum=0))
+def _count(description: str, size: str = "int32") -> int:
+    return field(default=0, metadata=describe(description, format=size, minimum=0))
 
 
 @dataclass(frozen=True, slots=True)
