@@ -57,36 +57,36 @@ class Batches:
         self._queue = state.queue
         self._wake = wake
         self._gathered: dict[str, dict[str, None]] = {}
-        """By label of policies: the uids of pods in flight that wait for others."""
+        """By name of policies: the uids of pods in flight that wait for others."""
         self._due: dict[str, dict[str, None]] = {}
         """The same of pods that wait in the lane."""
 
     def gather(self, queued: QueuedPod, policy: ActivePolicy) -> None:
         """The popped pod waits for others."""
-        label = policy.label
-        if label not in self._gathered:
-            self._gathered[label] = {}
+        name = policy.compiled.name
+        if name not in self._gathered:
+            self._gathered[name] = {}
             seconds = policy.compiled.spec.packing_times.batch_seconds
-            asyncio.get_running_loop().call_later(seconds, self._end, label)
-        self._gathered[label][queued.uid] = None
+            asyncio.get_running_loop().call_later(seconds, self._end, name)
+        self._gathered[name][queued.uid] = None
 
-    def _end(self, label: str) -> None:
-        uids = self._gathered.pop(label)
+    def _end(self, name: str) -> None:
+        uids = self._gathered.pop(name)
         for uid in uids:
             queued = self._queue.get(uid)
             if queued is not None and queued.place is Place.IN_FLIGHT:
                 self._queue.wait_in_lane(queued, ())
-        self._due.setdefault(label, {}).update(uids)
+        self._due.setdefault(name, {}).update(uids)
         self._wake()
 
     def take(self, first: QueuedPod, policy: ActivePolicy) -> Sequence[QueuedPod]:
         """The popped pod, and those in the lane that are decided with it; all are in flight."""
-        due = self._due.pop(policy.label, {})
+        due = self._due.pop(policy.compiled.name, {})
         due.pop(first.uid, None)
         taken = [first]
         for uid in list(due):
             if len(taken) == MOST_PODS:
-                self._due[policy.label] = due
+                self._due[policy.compiled.name] = due
                 break
             del due[uid]
             queued = self._queue.get(uid)

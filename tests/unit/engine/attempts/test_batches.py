@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podwright.core.queue.queued_pod import Place
 from podwright.engine.planning.planning import CONFLICTS, STILL_CHANGING
 from support.engine.kit import Rig, deciding, settle
 from support.engine.long_work import FakeChildren
@@ -102,6 +103,20 @@ async def test_a_pod_whose_node_is_taken_again_and_again_is_decided_in_a_quiet_t
     await ended(rig, lambda: rig.recorder.notes("FailedScheduling"))
     assert rig.recorder.notes("FailedScheduling") == [STILL_CHANGING]
     assert quiet == [False] * CONFLICTS + [True]
+
+
+async def test_pods_stay_together_when_their_policy_changes_meanwhile():
+    rig = rig_with()
+    rig.node("n", allocatable={"cpu": "4"})
+    packed(rig, "p", "2")
+    packed(rig, "q", "2")
+    changed = make_policy("packed", 2, match={"podSelector": {"matchLabels": {"pack": "yes"}}}, packing="Optimal")
+    async with deciding(rig):
+        await until(lambda: rig.engine.queue.get("default/q").place is Place.IN_FLIGHT)
+        assert rig.engine.policies.apply(changed).accepted
+        await until(lambda: len(rig.cluster.bound) == 2)
+    assert rig.children.started == 1
+    assert rig.engine.policies.work_of("packed").packing.pods == 2
 
 
 async def test_a_child_that_ends_fails_them_with_an_event():
