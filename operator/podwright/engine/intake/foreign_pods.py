@@ -1,6 +1,6 @@
 """Foreign pods: pending pods that name a pod group but ask for a scheduler that we do not serve.
 
-Their group cannot be complete; gangs/group_changes.py says so in its status.
+Their group cannot be complete; attempts/gangs/group_changes.py says so in its status.
 """
 
 from __future__ import annotations

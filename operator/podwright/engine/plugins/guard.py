@@ -2,7 +2,7 @@
 is switched off.
 
     a call takes more than its budget ─► counted; three times within a minute
-        ─► the listeners switch the plugin off (plugin_changes/switches.py)
+        ─► the listeners switch the plugin off (policies/plugin_switches.py)
     a call takes STOP_SECONDS
         ─► `stop`, called by a timer in the thread that decides (kube/plugins/alarm.py), raises StoppedError into it
 

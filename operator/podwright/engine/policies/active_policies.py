@@ -127,7 +127,7 @@ class ActivePolicies:
             refusal=self.plugins.refusal(policy),
         )
 
-    # Plugins that are loaded again: see plugin_changes/recompilation.py
+    # Plugins that are loaded again: see recompilation.py
 
     def using(self, plugins: Collection[str], classes: Classes) -> Sequence[CompiledPolicy]:
         """The policies that have to be compiled again if these plugins change to those of `classes`: built-in ones

@@ -45,7 +45,7 @@ class ExtenderGate:
                 log.error("the extender keeps its token: %s", error)  # noqa: TRY400 -- the message says it all
 
     async def refusal(self, request: web.Request) -> web.StreamResponse | None:
-        """See `Gate`."""
+        """See `AccessGate`."""
         if request.path.startswith(PUBLIC) or self._may_call(request):
             return None
         why = self._why_not(request)

@@ -139,7 +139,7 @@ class DelegatedGate:
         self._turns = _Turns()
 
     async def refusal(self, request: web.Request) -> web.StreamResponse | None:
-        """See `Gate`."""
+        """See `AccessGate`."""
         if is_file(request.path):
             return None
         with self._turns.of(request.remote or "") as turn:
