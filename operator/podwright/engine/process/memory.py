@@ -12,7 +12,7 @@ from asyncio import sslproto
 from collections.abc import Callable
 from typing import Final
 
-THRESHOLDS: Final = (50_000, 5, 10_000)
+THRESHOLDS: Final = (50_000, 5, 1_000_000)
 """`gc.set_threshold`: new objects before a young collection, and young collections before an older generation is
 collected. 100,000 objects take about 7 ms, so none of the first two holds up the loop for long, however many pods come.
 All objects are collected only by MemoryReclaimer.
@@ -101,6 +101,6 @@ class MemoryReclaimer:
             gc.collect()
             self._next_full_collection = started + FULL_COLLECTION_REST * (self._clock() - started)
         else:
-            gc.collect(0)
+            gc.collect(1)  # of 0 alone, what survives would pile up in 1 until a long collection
         if malloc_trim is not None:
             malloc_trim(0)

@@ -97,9 +97,13 @@ def test_lookup_caches_are_cleared_when_idle(reclaimer, monkeypatch):
     assert cleared == [True]
 
 
-def test_no_automatic_collection_examines_more_objects_than_it_can_in_some_milliseconds():
-    """A million pods may come within a minute, and stay."""
-    examined = []
+@pytest.mark.parametrize(
+    "between", [0, 20_000], ids=["within a minute", "slowly, while memory is returned again and again"]
+)
+def test_no_automatic_collection_examines_more_objects_than_it_can_in_some_milliseconds(between):
+    """A million pods may come and stay. `between`: how many objects between two calls of the reclaimer; 0: no calls."""
+    examined, kept = [], []
+    reclaimer = MemoryReclaimer(lambda: 0.0)
 
     def note(phase, info):
         if phase == "start":
@@ -111,7 +115,10 @@ def test_no_automatic_collection_examines_more_objects_than_it_can_in_some_milli
     gc.freeze()
     try:
         gc.set_threshold(*memory.THRESHOLDS)
-        kept = [[] for _ in range(700_000)]
+        for number in range(700_000):
+            kept.append([])
+            if between and number < 600_000 and number % between == 0:
+                reclaimer.reclaim(number)
     finally:
         gc.callbacks.remove(note)
         gc.set_threshold(*before)
