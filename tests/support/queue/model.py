@@ -265,6 +265,8 @@ class QueueModel:
             pod.gated_by = self._gate(pod)
             pod.place = GATED if pod.gated_by else UNSCHEDULABLE
             pod.was_flushed = pod.was_flushed and not pod.gated_by
+        elif pod.place != IN_FLIGHT and self._gate(pod):
+            self._enter(pod, ACTIVE, "ScheduleAttemptFailure")
 
     def fail_waiting(self, name: str) -> None:
         pod = self.pods[name]

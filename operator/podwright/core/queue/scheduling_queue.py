@@ -355,11 +355,16 @@ class SchedulingQueue:
         self._activate(queued, FORCED)
 
     def recheck_gate(self, uid: str) -> None:
-        """Runs PreEnqueue for a waiting pod again, because its answer has changed without an event. If the gate is open
-        now, the pod still waits for the events of the plugins that rejected it. Ignores a pod that does not wait.
+        """Runs PreEnqueue for a pod again, because its answer has changed without an event. If the gate is open now, a
+        waiting pod still waits for the events of the plugins that rejected it. Ignores an unknown pod, and one in flight.
         """
         queued = self._pods.get(uid)
-        if queued is None or queued.place not in (Place.UNSCHEDULABLE, Place.GATED):
+        if queued is None or queued.place is Place.IN_FLIGHT:
+            return
+        if queued.place in (Place.ACTIVE, Place.BACKOFF):
+            if self._pre_enqueue(queued.pod) is not None:
+                self._leave(queued)
+                self._is_gated(queued, ATTEMPT_FAILED)
             return
         self._leave(queued)
         queued.place = Place.GATED  # metrics have counted the pod when it began to wait

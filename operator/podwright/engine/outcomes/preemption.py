@@ -186,6 +186,9 @@ class Preemptions:
             self._release_new_members(preemptor)
 
         for uid in preemptor.uids:
+            if (queued := self._queue.get(uid)) is not None and queued.place in (Place.ACTIVE, Place.BACKOFF):
+                self._queue.recheck_gate(uid)  # an event has helped it meanwhile, but it may not be tried by itself
+        for uid in preemptor.uids:
             yield
             self._queue.recheck_gate(uid)  # so that the events of deleted victims do not ask each member
         for victim in victims:

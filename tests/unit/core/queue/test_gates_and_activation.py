@@ -151,9 +151,14 @@ def test_events_that_would_help_a_rejected_pod_do_not_ask_it_while_it_is_gated(h
     assert h.pop() == "p"
 
 
-def test_only_the_gate_of_a_waiting_pod_is_rechecked(h):
+def test_the_gate_of_each_pod_that_is_not_in_flight_is_rechecked(h):
+    h.add("in-flight")
+    assert h.pop() == "in-flight"
     h.add("active")
-    h.pre_enqueue = lambda _pod: unresolvable("shut").by("Gate")
     h.queue.recheck_gate("default/active")
-    h.queue.recheck_gate("default/unknown")
     assert h.counts() == {"active": 1}
+    h.pre_enqueue = lambda _pod: unresolvable("shut").by("Gate")
+    for name in ("active", "in-flight", "unknown"):
+        h.queue.recheck_gate(f"default/{name}")
+    assert h.counts() == {"gated": 1}
+    assert h.pop() is None

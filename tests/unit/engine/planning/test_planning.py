@@ -330,6 +330,23 @@ async def test_room_that_another_preemptor_got_meanwhile_is_not_planned_with(rig
     assert sorted(nominated) == [*"abcd"[: 2 * count]]
 
 
+async def test_an_event_while_a_child_chooses_victims_does_not_try_a_member_by_itself():
+    """It would lose its nomination."""
+    rig = Rig(children=FakeChildren())
+    rig.clock = rig.children.clock = Clock()
+    rig.evictor.waits = True
+    full_nodes(rig)
+    rig.node("other")
+    for name, cpu in (("stays", "7"), ("ends", "1")):
+        rig.engine.assigned.put(on_node(ours(name, requests={"cpu": cpu}, priority=100), "other"))
+    rig.children.meanwhile = lambda _child: rig.engine.assigned.drop("default/ends", None)
+    async with deciding(rig):
+        await while_time_passes(rig, lambda: len(evicted(rig)) == MEMBERS)
+        await settle()
+    assert rig.engine.queue.counts()["gated"] == MEMBERS
+    assert len(rig.engine.cache.nominator) == MEMBERS
+
+
 async def test_a_plan_that_does_not_even_fit_in_a_quiet_time_fails(rig):
     rig.node("a")
     rig.children.meanwhile = lambda _child: take(rig, "a")
