@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from podwright.core.objects.devices.claims import FOR_EXTENDED_RESOURCES
-from podwright.kube.kinds import KAI_QUEUE, KAI_TOPOLOGY, KUEUE_TOPOLOGY, VOLCANO_QUEUE
+from podwright.kube.kinds import HYPER_NODE, KAI_QUEUE, KAI_TOPOLOGY, KUEUE_TOPOLOGY, VOLCANO_QUEUE
 from podwright.testing import ControlPlane, Versions, node, pod, wait_until, workload_api
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
@@ -98,7 +98,7 @@ def cluster(binaries, tmp_path_factory) -> Iterator[ControlPlane]:
     with ControlPlane(binaries=binaries, api_server_flags=flags, **api.composite_options) as control_plane:
         kit.install(control_plane)
         control_plane.apply(kit.CHECKOUT / "crds" / "gangs", volcano.CRD, kai.CRD, grove.CRD)
-        for resource in (KAI_QUEUE, VOLCANO_QUEUE, KAI_TOPOLOGY[0], KUEUE_TOPOLOGY[0]):
+        for resource in (KAI_QUEUE, VOLCANO_QUEUE, KAI_TOPOLOGY[0], KUEUE_TOPOLOGY[0], HYPER_NODE):
             install(control_plane, resource)
         yield control_plane
 

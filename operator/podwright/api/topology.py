@@ -2,7 +2,8 @@
 
 Each field is declared once, in the dataclasses below: `parse_topology` decodes and validates with them, and
 podwright/api/crd.py derives the CustomResourceDefinition from them. core/state/topologies.py finds the domains.
-`levels_of` reads the Topology of Kueue and that of KAI, whose `spec.levels` has the same form.
+`levels_of` reads the Topology of Kueue and that of KAI, whose `spec.levels` has the same form, and `parse_hyper_node`
+the HyperNode of Volcano.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from podwright.api.policy_status import ACCEPTED, ACTIVE, Condition, UntimedCond
 from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, decoded, identity_of
 from podwright.core.framework.validation import Problem, describe, unique_by
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import as_list, as_mapping, as_text
+from podwright.core.objects.raw import as_count, as_list, as_mapping, as_optional_text, as_text, shortened
 from podwright.core.objects.resources import is_qualified_name
+from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 from podwright.core.objects.sub_groups import MAX_LEVELS
+from podwright.core.state.hyper_nodes import HyperNode
 from podwright.core.state.topologies import DomainLevel
 
 TOPOLOGY_KIND: Final = "Topology"
 TOPOLOGY_PLURAL: Final = "topologies"
+HYPER_NODE_KIND: Final = "HyperNode"
+MAX_PATTERNS: Final = 64
+"""How many patterns a HyperNode may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,58 @@ def levels_of(raw: Mapping[str, Any]) -> tuple[str, ...]:
         raise InvalidObjectError("spec.levels", f"has {len(levels)} entries, 1 to {MAX_LEVELS} are read")
     labels = [as_text(as_mapping(each, "spec.levels").get("nodeLabel"), "spec.levels.nodeLabel") for each in levels]
     return tuple(dict.fromkeys(labels))
+
+
+def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
+    """The HyperNode. As in Volcano, an empty `labelMatch` picks no node. Raises InvalidObjectError naming it and the
+    field.
+    """
+    try:
+        return _hyper_node(as_mapping(raw.get("spec"), "spec"))
+    except InvalidObjectError as error:
+        raise error.in_object(HYPER_NODE_KIND, identity_of(raw)[0]) from error
+
+
+def _hyper_node(spec: Mapping[str, Any]) -> HyperNode:
+    nodes, members = set[str](), set[str]()
+    patterns, selectors = list[str](), list[LabelSelector]()
+    for index, item in enumerate(as_list(spec.get("members"), "spec.members")):
+        member = as_mapping(item, f"spec.members[{index}]")
+        kind, where = member.get("type"), f"spec.members[{index}].selector"
+        selector = as_mapping(member.get("selector"), where)
+        exact = as_mapping(selector.get("exactMatch"), f"{where}.exactMatch")
+        if kind not in ("Node", HYPER_NODE_KIND):
+            raise InvalidObjectError(f"spec.members[{index}].type", f"{shortened(kind)} is neither Node nor HyperNode")
+        if exact or kind == HYPER_NODE_KIND:
+            picked = nodes if kind == "Node" else members
+            picked.add(as_text(exact.get("name"), f"{where}.exactMatch.name"))
+        elif selector.get("regexMatch") is not None:
+            if len(patterns) == MAX_PATTERNS:
+                raise InvalidObjectError(where, f"at most {MAX_PATTERNS} patterns are read")
+            found = as_mapping(selector["regexMatch"], f"{where}.regexMatch").get("pattern")
+            patterns.append(_pattern(found, f"{where}.regexMatch.pattern"))
+        elif selector.get("labelMatch"):
+            selectors.append(parse_label_selector(selector["labelMatch"], f"{where}.labelMatch"))
+    return HyperNode(
+        tier=as_count(spec.get("tier"), "spec.tier"),
+        tier_name=as_optional_text(spec.get("tierName"), "spec.tierName"),
+        nodes=frozenset(nodes),
+        patterns=tuple(dict.fromkeys(patterns)),
+        selectors=tuple(each for each in selectors if not each.empty),
+        members=frozenset(members),
+    )
+
+
+def _pattern(raw: object, where: str) -> str:
+    from podwright.core.cel.errors import EvaluationError  # noqa: PLC0415 -- patterns are rare
+    from podwright.core.cel.library.regexes import check_pattern  # noqa: PLC0415 -- as above
+
+    pattern = as_text(raw, where)
+    try:
+        check_pattern(pattern)
+    except EvaluationError as error:
+        raise InvalidObjectError(where, str(error)) from error
+    return pattern
 
 
 def status_of(

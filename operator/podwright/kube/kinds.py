@@ -104,6 +104,7 @@ KUEUE_TOPOLOGY: Final = tuple(
     Resource("Topology", KUEUE, version, "topologies", namespaced=False) for version in ("v1beta2", "v1beta1")
 )
 KAI_TOPOLOGY: Final = (Resource("Topology", "kai.scheduler", "v1alpha1", "topologies", namespaced=False),)
+HYPER_NODE: Final = Resource("HyperNode", "topology.volcano.sh", "v1alpha1", "hypernodes", namespaced=False)
 CRD: Final = Resource(
     "CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
 )

@@ -167,7 +167,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         ReservationDoor(engine, reservation_statuses),
         rebalance_door(engine, rebalance_statuses),
         grouping_door(engine, grouping_statuses),
-        *topology_doors(engine, topology_statuses),
+        *topology_doors(engine, topology_statuses, recorder=writers.events, scheduler_name=base.options.scheduler_name),
     ]
     served_kinds = ServedKinds(http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run))
     signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)

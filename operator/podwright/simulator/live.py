@@ -28,6 +28,7 @@ from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.kinds import (
     COMPOSITE_POD_GROUPS,
     GROUPING,
+    HYPER_NODE,
     KAI_POD_GROUPS,
     KAI_QUEUE,
     KAI_TOPOLOGY,
@@ -85,6 +86,7 @@ _KINDS: Final[Sequence[Sequence[Resource]]] = (
     (TOPOLOGY,),
     KUEUE_TOPOLOGY,
     KAI_TOPOLOGY,
+    (HYPER_NODE,),
     POD_GROUPS,
     PLUGINS_POD_GROUPS,
     VOLCANO_POD_GROUPS,

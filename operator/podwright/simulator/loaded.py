@@ -24,7 +24,7 @@ from podwright.api.rebalance_policy import REBALANCE_KIND
 from podwright.api.reservation import RESERVATION_KIND, parse_reservation
 from podwright.api.scheduler_policy import GROUP, KIND, identity_of
 from podwright.api.spec.signals import Definitions
-from podwright.api.topology import TOPOLOGY_KIND, levels_of, parse_topology
+from podwright.api.topology import HYPER_NODE_KIND, TOPOLOGY_KIND, levels_of, parse_hyper_node, parse_topology
 from podwright.api.workload_grouping import GROUPING_KIND
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
@@ -323,6 +323,8 @@ class _Reading:
             self._take("Node", raw, self._node)
         for raw in by_kind.pop(TOPOLOGY_KIND, ()):
             self._take(TOPOLOGY_KIND, raw, self._topology)
+        for raw in by_kind.pop(HYPER_NODE_KIND, ()):
+            self._take(HYPER_NODE_KIND, raw, self._hyper_node)
         for raw in by_kind.pop(RESERVATION_KIND, ()):
             self._take(RESERVATION_KIND, raw, self._reservation)
         for name in self._cache.reservations.expired(self._world.now()):
@@ -414,6 +416,9 @@ class _Reading:
         api = str(raw.get("apiVersion") or "").partition("/")[0]
         levels = parse_topology(raw) if api == OWN_API else levels_of(raw)
         self._cache.topologies.set(f"{api}/{identity_of(raw)[0]}", levels)
+
+    def _hyper_node(self, raw: Raw) -> None:
+        self._cache.topologies.hyper_nodes.set(identity_of(raw)[0], parse_hyper_node(raw))
 
     def _reservation(self, raw: Raw) -> None:
         self._cache.reservations.set(parse_reservation(raw))

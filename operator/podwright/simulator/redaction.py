@@ -366,7 +366,7 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
     **dict.fromkeys(
         (
             *("SchedulerPolicy", "LocalSchedulerPolicy", "SchedulingQueue", "RebalancePolicy", "Queue"),
-            *("Reservation", "ResourceFlavor", "Topology", "WorkloadGrouping"),
+            *("Reservation", "ResourceFlavor", "Topology", "HyperNode", "WorkloadGrouping"),
         ),
         _policy,
     ),

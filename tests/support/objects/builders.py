@@ -97,6 +97,25 @@ def make_policy(name: str = "p", generation: int | None = None, uid: str | None 
     }
 
 
+def make_hyper_node(name: str, tier: int, *members: dict[str, Any] | str, **spec: Any) -> dict[str, Any]:
+    """A HyperNode of Volcano. A member is another HyperNode, by its name, or the selector of nodes."""
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": name, "uid": f"uid-{name}"},
+        "spec": {
+            "tier": tier,
+            "members": [
+                {"type": "HyperNode", "selector": {"exactMatch": {"name": each}}}
+                if isinstance(each, str)
+                else {"type": "Node", "selector": each}
+                for each in members
+            ],
+            **spec,
+        },
+    }
+
+
 def make_topology(*labels: str, name: str = "default", api: str = "podwright.dev/v1alpha1") -> dict[str, Any]:
     """A Topology of any API with these levels, the coarsest first."""
     return {

@@ -1,5 +1,5 @@
-"""The CRDs of KAI's and Volcano's queues, and of KAI's and Kueue's topologies, written for the tests from the
-Go types of their APIs.
+"""The CRDs of KAI's and Volcano's queues, of KAI's and Kueue's topologies, and of Volcano's
+HyperNodes, written for the tests from the Go types of their APIs.
 
 KAI v0.17.0-9-gd5bc503a, pkg/apis/scheduling/v2; Volcano v1.16.0-alpha.1-42-ged72c7c81, volcano.sh/apis,
 pkg/apis/scheduling/v1beta1.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podwright.kube.kinds import KAI_QUEUE, KAI_TOPOLOGY, KUEUE_TOPOLOGY, VOLCANO_QUEUE, Resource
+from podwright.kube.kinds import HYPER_NODE, KAI_QUEUE, KAI_TOPOLOGY, KUEUE_TOPOLOGY, VOLCANO_QUEUE, Resource
 from podwright.testing import ControlPlane, wait_until
 
 Json = dict[str, Any]
@@ -63,6 +63,7 @@ _SCHEMAS = {
     **dict.fromkeys(
         (KAI_TOPOLOGY[0], KUEUE_TOPOLOGY[0]), _object(spec=_object(levels=_list(_object(nodeLabel=_STRING))))
     ),
+    HYPER_NODE: _object(spec={"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
     VOLCANO_QUEUE: _object(
         spec=_object(
             weight={"type": "integer", "default": 1, "minimum": 1, "maximum": 65535},

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from podwright.api import crd
-from podwright.api.topology import levels_of, parse_topology
+from podwright.api.topology import MAX_PATTERNS, levels_of, parse_hyper_node, parse_topology
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.sub_groups import MAX_LEVELS
 from podwright.sandbox.schemas import Schema
-from support.objects.builders import make_topology
+from support.objects.builders import make_hyper_node, make_topology
 
 SCHEMA = Schema(crd.crd("Topology")["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
@@ -53,3 +53,38 @@ def test_a_topology_of_another_api_that_cannot_be_read_says_so(spec: Any):
 def test_a_topology_needs_a_name():
     with pytest.raises(InvalidObjectError):
         parse_topology({**make_topology("zone"), "metadata": {}})
+
+
+def test_a_hyper_node_picks_nodes_and_other_hyper_nodes():
+    exact, pattern = {"exactMatch": {"name": "n1"}}, {"regexMatch": {"pattern": "^n-[0-9]+$"}}
+    labels = {"labelMatch": {"matchLabels": {"rack": "r1"}}}
+    found = parse_hyper_node(make_hyper_node("s", 2, exact, pattern, labels, {"labelMatch": {}}, "s1", tierName="rack"))
+    assert (found.tier, found.tier_name, found.nodes, found.patterns) == (2, "rack", {"n1"}, ("^n-[0-9]+$",))
+    assert found.members == {"s1"}
+    assert [each.matches({"rack": "r1"}) for each in found.selectors] == [True]
+
+
+@pytest.mark.parametrize(
+    ("member", "problem"),
+    [
+        ({"type": "Rack"}, "spec.members[0].type: 'Rack' is neither Node nor HyperNode"),
+        ({"type": "Node", "selector": {"exactMatch": {"name": 1}}}, "spec.members[0].selector.exactMatch.name"),
+        ({"type": "HyperNode", "selector": {"regexMatch": {"pattern": "a"}}}, "spec.members[0].selector.exactMatch.name"),
+        ({"type": "Node", "selector": {"regexMatch": {"pattern": "(a"}}}, "spec.members[0].selector.regexMatch.pattern: error parsing"),
+        ({"type": "Node", "selector": {"regexMatch": {"pattern": "(.{900}){9}"}}}, "spec.members[0].selector.regexMatch.pattern"),
+        ({"type": "Node", "selector": {"labelMatch": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}}, "spec.members[0].selector.labelMatch"),
+        ("node", "spec.members[0]"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_hyper_node_is_named(member: Any, problem: str):
+    with pytest.raises(InvalidObjectError) as caught:
+        parse_hyper_node(make_hyper_node("s0", 1, members=[member]))
+    assert "HyperNode s0" in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_the_patterns_of_a_hyper_node_are_bounded():
+    patterns = [{"regexMatch": {"pattern": f"^n{each}"}} for each in range(MAX_PATTERNS + 1)]
+    assert len(parse_hyper_node(make_hyper_node("s", 1, *patterns[1:])).patterns) == MAX_PATTERNS
+    with pytest.raises(InvalidObjectError, match="at most 64 patterns"):
+        parse_hyper_node(make_hyper_node("s", 1, *patterns))

@@ -124,7 +124,9 @@ class Reviewer:
             names |= dict.fromkeys(("scheduling.run.ai", "scheduling.volcano.sh"), ("queues", "podgroups"))
             served = [
                 {"name": name}
-                for name in names.get(group, ("podgroups", "compositepodgroups", "podgangs", "topologies"))
+                for name in names.get(
+                    group, ("podgroups", "compositepodgroups", "podgangs", "topologies", "hypernodes")
+                )
             ]
             return {"resources": [] if group in self.unserved else served}
         asked = body["spec"]["resourceAttributes"]

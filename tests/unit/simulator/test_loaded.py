@@ -10,7 +10,7 @@ from podwright.simulator.explain.results import PodState
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.simulation import notes
 from podwright.simulator.snapshot import Snapshot
-from support.objects.builders import make_node, make_pod, make_pod_group, make_policy
+from support.objects.builders import make_hyper_node, make_node, make_pod, make_pod_group, make_policy
 
 
 def item(kind, raw, version="v1"):
@@ -135,3 +135,14 @@ def test_a_policy_that_only_the_operator_can_use_is_not_called_invalid(condition
         "policy ours, generation 3, cannot be used: " if accepted else "policy ours, generation 3, is not accepted: "
     )
     assert found.changes == ()
+
+
+def test_hyper_nodes_are_read():
+    cluster = loaded(
+        item("Node", make_node("a")),
+        make_hyper_node("s0", 1, {"exactMatch": {"name": "a"}}),
+        make_hyper_node("s1", 1, {"regexMatch": {"pattern": "(a"}}),
+    )
+    assert [level.tolist() for level in cluster.cache.topologies.hyper_nodes.levels()] == [[0]]
+    (problem,) = cluster.problems
+    assert problem.startswith("HyperNode s1: spec.members[0].selector.regexMatch.pattern: ")

@@ -128,7 +128,7 @@ def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo], near: 
         part = level.part
         children = [branch(below) for below in sorted(level.below.values(), key=lambda each: each.part.order)]
         made = Branch(part.pods, part.name, part.groups, level.pods[PLACED], by_level.get(level, ()), children)
-        made.near = near if level is root else part.near
+        made.near = near if level is root else ANYWHERE if part.each else part.near
         if made.near:
             made.there = members.placed if level is root else placed_at.get(level, {})
         return made if children else _sliced(made)

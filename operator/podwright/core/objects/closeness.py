@@ -37,6 +37,11 @@ class Closeness:
         return self.binds or bool(self.preferred)
 
 
+HYPER_NODES: Final = "topology.volcano.sh/hypernodes"
+"""The Topology that Volcano's HyperNodes are. Its levels are not labels but tiers, `tier 2` or `tier named rack`, each
+with those below it.
+"""
+LOWEST_TIER: Final = "the lowest tier"
 INDEX_LABELS: Final = (
     "batch.kubernetes.io/job-completion-index",
     "kueue.x-k8s.io/pod-group-pod-index",

@@ -29,6 +29,7 @@ from podwright.core.objects.sub_groups import (
     kai_part,
     kai_tree,
     packed,
+    volcano_closeness,
     volcano_tree,
 )
 
@@ -407,6 +408,7 @@ def _workload_closeness(spec: Mapping[str, Any]) -> Closeness:
 _CLOSENESS: Final[Mapping[str, Callable[[Mapping[str, Any]], Closeness]]] = {
     GROVE_API: lambda spec: packed(spec, "spec"),
     KAI_API: lambda spec: kai_closeness(spec, "spec"),
+    VOLCANO_API: lambda spec: volcano_closeness(spec, "spec"),
 }
 
 

@@ -15,9 +15,18 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any, Final, Protocol
 
-from podwright.core.objects.closeness import ANYWHERE, Closeness
+from podwright.core.objects.closeness import ANYWHERE, HYPER_NODES, LOWEST_TIER, Closeness
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive, as_text, as_texts, shortened
+from podwright.core.objects.raw import (
+    as_count,
+    as_list,
+    as_mapping,
+    as_optional_text,
+    as_positive,
+    as_text,
+    as_texts,
+    shortened,
+)
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 
 MAX_LEVELS: Final = 16
@@ -67,7 +76,7 @@ class SubGroup:
     near: Closeness = ANYWHERE
     """How close together its pods are to be."""
     each: int = 0
-    """Not 0: its pods are in parts that come with their pods. Each needs so many of them."""
+    """Not 0: its pods are in parts that come with their pods. Each needs so many of them, `near` each other."""
 
     @property
     def least(self) -> int:
@@ -245,6 +254,24 @@ class _Policy:
         return BELOW.join((self.name, *values)) if all(values) else ""
 
 
+def volcano_closeness(entry: Mapping[str, Any], where: str) -> Closeness:
+    """What `networkTopology` of a PodGroup, or of a policy for its sub-groups, asks for: one HyperNode of as low a tier
+    as possible. As in Volcano, `hard` without a highest tier bounds nothing. Raises InvalidObjectError.
+    """
+    at = f"{where}.networkTopology"
+    if entry.get("networkTopology") is None:
+        return ANYWHERE
+    asked = as_mapping(entry["networkTopology"], at)
+    mode, highest = asked.get("mode") or "hard", asked.get("highestTierAllowed")
+    name = as_optional_text(asked.get("highestTierName"), f"{at}.highestTierName")
+    if mode not in ("hard", "soft"):
+        raise InvalidObjectError(f"{at}.mode", f"{shortened(mode)} is neither hard nor soft")
+    if name and highest is not None:
+        raise InvalidObjectError(at, "highestTierAllowed and highestTierName exclude each other")
+    tier = f"named {name}" if name else "" if highest is None else as_count(highest, f"{at}.highestTierAllowed")
+    return Closeness((f"tier {tier}",) if mode == "hard" and tier != "" else (), LOWEST_TIER, HYPER_NODES)
+
+
 def volcano_tree(spec: Mapping[str, Any], pods: int) -> tuple[SubGroup, PartOf | None]:
     """The parts by `subGroupPolicy`, else by `minTaskMember`, of a group that needs so many `pods`. Without any, no
     PartOf. Raises InvalidObjectError.
@@ -271,7 +298,7 @@ def volcano_tree(spec: Mapping[str, Any], pods: int) -> tuple[SubGroup, PartOf |
         groups = _count(entry.get("minSubGroups"), f"{where}.minSubGroups") or 0
         policies.append(policy)
         each = 1 if size is None else as_positive(size, f"{where}.subGroupSize")
-        parts.append(SubGroup(policy.name, groups=groups, each=each))
+        parts.append(SubGroup(policy.name, groups=groups, each=each, near=volcano_closeness(entry, where)))
     if policies:
         tree = SubGroup(pods=pods, groups=len(parts), children=tuple(parts))
         return tree, lambda pod: next(filter(None, (policy.part_of(pod.labels) for policy in policies)), "")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import EnqueueExtensions, Plugin
+from podwright.core.objects.closeness import HYPER_NODES
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 
@@ -32,7 +33,7 @@ class TopologyPlacementGenerator(Plugin, EnqueueExtensions):
         parts of the group, and levels of a Topology, go by is not looked up: any that changes may help these.
         """
         group = self.handle.cache.groups.of(pod)
-        keys = () if group is None else group.near.required
+        keys = () if group is None or group.near.topology == HYPER_NODES else group.near.required
         if group is None or not all(key in after.labels for key in keys):
             return Hint.SKIP
         if before is None or any(before.labels.get(key) != after.labels[key] for key in keys):

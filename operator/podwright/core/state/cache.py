@@ -77,7 +77,7 @@ class Cache:
         self.services = ServiceSelectors(self.store)
         self.groups = PodGroups(self.store, on_invalid_group)
         self.devices = Devices(self.store, table=self.table, derived=self.derived, pause=self.deadline.point)
-        self.topologies = Topologies(self.table)
+        self.topologies = Topologies(self.table, pause=self.deadline.point)
         self.signals = signals or Signals()
         self.refusals: dict[str, Callable[[PodInfo], Any]] = {}
         """What PreFilter asks in every profile after its plugins, by the name of a plugin: a Status refuses the pod."""

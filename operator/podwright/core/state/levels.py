@@ -149,7 +149,7 @@ class NamedParts:
             return None
         level = above.below.get(name)
         if level is None:
-            level = above.below[name] = Level(SubGroup(name, pods=above.part.each), above)
+            level = above.below[name] = Level(SubGroup(name, pods=above.part.each, near=above.part.near), above)
         return level
 
     def left(self, level: Level) -> None:

@@ -3,21 +3,24 @@
 Topology objects declare the lists, ours and those of Kueue and KAI. A domain is a set of nodes with the same values of
 the labels of its level and of all levels above: racks of two zones may have the same name. Nodes that lack one of these
 labels are in no domain. Domains are numbered in the order in which their nodes stand, and found again only when nodes
-change.
+change. The HyperNodes of Volcano are domains without labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.objects.closeness import Closeness
+from podwright.core.objects.closeness import HYPER_NODES, Closeness
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.deadline import never
+from podwright.core.state.hyper_nodes import HyperNodes
 
 OWN_API: Final = "podwright.dev"
 TREES: Final = 32
@@ -33,15 +36,16 @@ class UnknownLevelError(ValueError):
 
 class DomainLevel:
     """The domains of one level by position. `codes`: int64[nodes], a node's domain or -1; `above`: int64[domains],
-    the domain of the level above to which each belongs.
+    the domain of the level above to which each belongs. `own`: int64[nodes], what tells its domains apart, less than
+    `count`, or -1; `value_at`: the name of it at a row.
     """
 
-    def __init__(self, table: NodeTable, *, label: str, above: DomainLevel | None) -> None:
+    def __init__(
+        self, label: str, own: Int64s, *, count: int, above: DomainLevel | None, value_at: Callable[[int], str]
+    ) -> None:
         self.label = label
-        self._nodes = table.nodes
-        codes = np.where(table.valid, table.labels(label), -1).astype(np.int64)
-        if above is not None:
-            codes = np.where((codes < 0) | (above.codes < 0), -1, above.codes * len(table.label_values(label)) + codes)
+        self._value_at = value_at
+        codes = own if above is None else np.where((own < 0) | (above.codes < 0), -1, above.codes * count + own)
         present = codes >= 0
         _, self._first, positions = np.unique(codes[present], return_index=True, return_inverse=True)
         self._first = np.flatnonzero(present)[self._first]
@@ -59,8 +63,7 @@ class DomainLevel:
 
     def value(self, position: int) -> str:
         """The value of the label."""
-        node = self._nodes[self._first[position]]
-        return "" if node is None else node.labels.get(self.label, "")
+        return self._value_at(int(self._first[position]))
 
     def name(self, position: int) -> str:
         """What a domain is called in messages: `rack r1`."""
@@ -89,13 +92,18 @@ class DomainTree:
 class Topologies:
     """See the module."""
 
-    def __init__(self, table: NodeTable) -> None:
-        self.changes = 0
-        """Rises with each Topology that comes, changes or goes."""
+    def __init__(self, table: NodeTable, pause: Callable[[], None] = never) -> None:
+        self.hyper_nodes = HyperNodes(table, pause)
+        self._changes = 0
         self._table = table
         self._epoch = -1
         self._declared: dict[str, tuple[str, ...]] = {}
         self._levels: RecentCache[tuple[str, ...], Sequence[DomainLevel]] = RecentCache(TREES)
+
+    @property
+    def changes(self) -> int:
+        """Rises with each Topology or HyperNode that comes, changes or goes."""
+        return self._changes + self.hyper_nodes.changes
 
     @property
     def declared(self) -> Mapping[str, tuple[str, ...]]:
@@ -104,7 +112,7 @@ class Topologies:
 
     def set(self, key: str, levels: tuple[str, ...] | None) -> None:
         """A Topology has these levels from now on; None: it is gone."""
-        self.changes += 1
+        self._changes += 1
         if levels is None:
             self._declared.pop(key, None)
         else:
@@ -112,22 +120,55 @@ class Topologies:
 
     def levels(self, labels: tuple[str, ...]) -> Sequence[DomainLevel]:
         """The domains of these labels, each within those of the label before."""
+        return self._remembered(labels, partial(self._labelled, labels))
+
+    def _remembered(self, key: tuple[str, ...], make: Callable[[], Sequence[DomainLevel]]) -> Sequence[DomainLevel]:
         if self._epoch != self._table.epoch:
             self._epoch = self._table.epoch
             self._levels.clear()
-        found = self._levels.get(labels)
+        found = self._levels.get(key)
         if found is None:
-            made: list[DomainLevel] = []
-            for label in labels:
-                made.append(DomainLevel(self._table, label=label, above=made[-1] if made else None))
-            found = made
-            self._levels.put(labels, found)
+            found = make()
+            self._levels.put(key, found)
         return found
+
+    def _labelled(self, labels: tuple[str, ...]) -> Sequence[DomainLevel]:
+        table, made = self._table, list[DomainLevel]()
+
+        def value(label: str, row: int) -> str:
+            node = table.nodes[row]
+            return "" if node is None else node.labels.get(label, "")
+
+        for label in labels:
+            own = np.where(table.valid, table.labels(label), -1).astype(np.int64)
+            above, count = made[-1] if made else None, len(table.label_values(label))
+            made.append(DomainLevel(label, own, count=count, above=above, value_at=partial(value, label)))
+        return made
+
+    def _tiers(self) -> Sequence[DomainLevel]:
+        names, made = self.hyper_nodes.names, list[DomainLevel]()
+
+        def value(own: Int64s, row: int) -> str:
+            return names[int(own[row])]
+
+        for own in self.hyper_nodes.levels():
+            above = made[-1] if made else None
+            made.append(DomainLevel("HyperNode", own, count=len(names), above=above, value_at=partial(value, own)))
+        return made
+
+    def _tree_of_tiers(self, near: Closeness) -> DomainTree:
+        levels = self._remembered((HYPER_NODES, str(self.hyper_nodes.changes)), self._tiers)
+        required = self.hyper_nodes.level_of(near.required[0]) if near.required else -1
+        if near.required and not (required >= 0 and len(levels[required])):
+            raise UnknownLevelError(f"no node is in a HyperNode of {near.required[0]} or lower")
+        return DomainTree(levels, required, len(levels) - 1, -1)
 
     def tree(self, near: Closeness) -> DomainTree:
         """The levels from the coarsest to the finest that is known, and those that are asked for. Raises
         UnknownLevelError.
         """
+        if near.topology == HYPER_NODES:
+            return self._tree_of_tiers(near)
         labels = self._labels(near)
         required = max((labels.index(label) for label in near.required), default=-1)
         preferred = max(required, labels.index(near.preferred) if near.preferred in labels else -1)

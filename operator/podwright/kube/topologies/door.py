@@ -13,8 +13,10 @@ from podwright.api.scheduler_policy import identity_of
 from podwright.api.topology import levels_of, parse_topology, status_of
 from podwright.core.state.topologies import OWN_API
 from podwright.engine.engine import Engine
+from podwright.engine.ports import Recorder
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import KAI_TOPOLOGY, KUEUE_TOPOLOGY, TOPOLOGY, Resource
+from podwright.kube.topologies.hyper_nodes import HyperNodeDoor
 from podwright.kube.write.object_status import ObjectStatuses, SeenObject
 from podwright.kube.write.own_objects import OwnDoor, OwnSink
 
@@ -114,6 +116,9 @@ class OtherTopologyDoor:
         """Each object has had its effect."""
 
 
-def topology_doors(engine: Engine, statuses: TopologyStatuses) -> list[OwnDoor | OtherTopologyDoor]:
+def topology_doors(
+    engine: Engine, statuses: TopologyStatuses, *, recorder: Recorder, scheduler_name: str
+) -> list[OwnDoor | OtherTopologyDoor | HyperNodeDoor]:
     own = OwnDoor(TOPOLOGY, "topologies", sink=lambda: TopologySink(engine, statuses))
-    return [own, *(OtherTopologyDoor(engine, each) for each in (KUEUE_TOPOLOGY, KAI_TOPOLOGY))]
+    others = (OtherTopologyDoor(engine, each) for each in (KUEUE_TOPOLOGY, KAI_TOPOLOGY))
+    return [own, *others, HyperNodeDoor(engine, recorder=recorder, scheduler_name=scheduler_name)]

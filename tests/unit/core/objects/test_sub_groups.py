@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.core.objects.closeness import Closeness
+from podwright.core.objects.closeness import ANYWHERE, HYPER_NODES, LOWEST_TIER, Closeness
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import (
@@ -66,6 +66,41 @@ def test_what_is_wrong_is_named(spec, problem):
 def test_what_is_wrong_with_a_policy_of_volcano_is_named(policy, problem):
     with pytest.raises(InvalidObjectError) as caught:
         parsed(VOLCANO_KIND, minMember=1, subGroupPolicy=[policy])
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "required"),
+    [
+        ({"mode": "hard", "highestTierAllowed": 2}, ("tier 2",)),
+        ({"highestTierAllowed": 0}, ("tier 0",)),
+        ({"highestTierName": "rack"}, ("tier named rack",)),
+        ({"mode": "soft", "highestTierAllowed": 2}, ()),
+        ({}, ()),
+    ],
+)
+def test_groups_and_policies_of_volcano_ask_for_a_hyper_node(asked, required):
+    policy = {"name": "a", "matchLabelKeys": ["k"], "minSubGroups": 1, "networkTopology": asked}
+    found = parsed(VOLCANO_KIND, minMember=1, networkTopology=asked, subGroupPolicy=[policy])
+    assert found.near == found.tree.children[0].near == Closeness(required, LOWEST_TIER, HYPER_NODES)
+    assert parsed(VOLCANO_KIND, minMember=1).near == ANYWHERE
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"mode": "firm"}, "spec.networkTopology.mode: 'firm'"),
+        ({"highestTierAllowed": "2"}, "spec.networkTopology.highestTierAllowed"),
+        (
+            {"highestTierAllowed": 0, "highestTierName": "a"},
+            "highestTierAllowed and highestTierName exclude each other",
+        ),
+        ([], "spec.networkTopology"),
+    ],
+)
+def test_what_is_wrong_with_a_network_topology_is_named(asked, problem):
+    with pytest.raises(InvalidObjectError) as caught:
+        parsed(VOLCANO_KIND, minMember=1, networkTopology=asked)
     assert problem in str(caught.value)
 
 

@@ -11,7 +11,7 @@ from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, 
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import KIND
+from podwright.core.objects.pod_group import KIND, VOLCANO_KIND
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.world import World
 from support.objects.builders import in_group, make_node, make_pod, make_pod_group
@@ -24,6 +24,8 @@ def hints() -> list[EventHint]:
     """The hints in a profile that does not enable the plugin."""
     world = World()
     world.cache.set_object(KIND, make_pod_group(schedulingConstraints={"topology": [{"key": RACK}]}))
+    spec = {"minMember": 1, "networkTopology": {"highestTierAllowed": 1}}
+    world.cache.set_object(VOLCANO_KIND, {"metadata": {"name": "group", "namespace": "default"}, "spec": spec})
     framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
     assert "TopologyPlacementGenerator" not in framework.plugins
     return list(framework.hints["TopologyPlacementGenerator"])
@@ -56,6 +58,22 @@ def node(cpu: str = "1", **labels: str):
 )
 def test_nodes(action, before, after, wakes):
     assert answer(ClusterEvent(NODE, action), before, after) is (Hint.QUEUE if wakes else Hint.SKIP)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wakes"),
+    [
+        pytest.param(None, node(), True, id="a node is added, which a HyperNode may pick by its name"),
+        pytest.param(node(), node(a="b"), True, id="labels by which one may pick it"),
+        pytest.param(node("1"), node("2"), True, id="more room"),
+        pytest.param(node("2"), node("1"), False, id="less room"),
+    ],
+)
+def test_nodes_help_a_group_in_a_hyper_node_whatever_their_labels(before, after, wakes):
+    raw = make_pod("v")
+    raw["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "group"}
+    event = ClusterEvent(NODE, Action.ADD if before is None else Action.UPDATE_NODE_LABEL)
+    assert answer(event, before, after, parse_pod(raw)) is (Hint.QUEUE if wakes else Hint.SKIP)
 
 
 @pytest.mark.parametrize(

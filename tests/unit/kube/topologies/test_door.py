@@ -7,12 +7,13 @@ import pytest
 from podwright.api import crd
 from podwright.api.topology import parse_topology
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.kube.kinds import KAI_TOPOLOGY
+from podwright.kube.kinds import HYPER_NODE, KAI_TOPOLOGY
 from podwright.kube.topologies.door import OtherTopologyDoor, TopologySink, TopologyStatuses
+from podwright.kube.topologies.hyper_nodes import HyperNodeDoor
 from podwright.kube.write.object_status import SeenObject
 from podwright.sandbox.schemas import Schema
 from support.engine.kit import Rig
-from support.objects.builders import make_topology
+from support.objects.builders import make_hyper_node, make_topology
 
 SCHEMA = Schema(crd.crd("Topology")["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
@@ -84,3 +85,61 @@ def test_topologies_of_another_api_are_read_while_they_can_be(it):
     assert it.declared == {"kai.scheduler/dc": ("zone", "rack")}
     sink.drop("dc", None)
     assert it.declared == {}
+
+
+class HyperNodeObjects:
+    """HyperNodes as they come in, beside the nodes `n0` and `n1`."""
+
+    def __init__(self):
+        self.rig = Rig()
+        self.rig.node("n0")
+        self.rig.node("n1")
+        self.sink = HyperNodeDoor(self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright").begin(
+            HYPER_NODE
+        )
+        self.them = self.rig.engine.cache.topologies.hyper_nodes
+
+    def put(self, *args, **spec):
+        self.sink.put(make_hyper_node(*args, **spec))
+
+    @property
+    def picked(self):
+        return int((self.them.levels()[0] >= 0).sum()) if self.them.levels() else 0
+
+
+@pytest.fixture
+def hyper_nodes():
+    return HyperNodeObjects()
+
+
+def test_hyper_nodes_are_read_while_they_can_be(hyper_nodes):
+    hyper_nodes.put("s0", 1, {"regexMatch": {"pattern": "^n"}})
+    hyper_nodes.put("s0", 1, {"regexMatch": {"pattern": "^(n"}})
+    assert hyper_nodes.picked == 2
+    (event,) = hyper_nodes.rig.recorder.events
+    assert event[:2] == ("s0", "HyperNodeNotAccepted")
+    assert "HyperNode s0: spec.members[0].selector.regexMatch.pattern: " in event[2]
+    assert hyper_nodes.sink.known == {"s0"}
+    hyper_nodes.sink.drop("s0", None)
+    assert hyper_nodes.picked == 0
+
+
+def test_a_hyper_node_that_does_not_count_gets_one_event(hyper_nodes):
+    hyper_nodes.put("s0", 1, {"exactMatch": {"name": "n0"}})
+    hyper_nodes.put("s1", 1, {"regexMatch": {"pattern": "n."}}, "s1")
+    for _ in range(2):
+        assert hyper_nodes.picked == 2
+        hyper_nodes.rig.node("n0", labels={"changed": "true"})
+    assert hyper_nodes.rig.recorder.events == [
+        ("s1", "HyperNodeNotAccepted", "HyperNode s1: spec.members: its member s1 has no lower tier than 1, and does not count"),
+    ]  # fmt: skip
+
+
+def test_the_status_that_volcano_writes_changes_nothing(hyper_nodes):
+    raw = make_hyper_node("s0", 1, {"exactMatch": {"name": "n0"}})
+    hyper_nodes.sink.put(raw)
+    changes = hyper_nodes.them.changes
+    hyper_nodes.sink.put({**raw, "status": {"nodeCount": 1}})
+    assert hyper_nodes.them.changes == changes
+    hyper_nodes.sink.put({**raw, "spec": {**raw["spec"], "tier": 2}})
+    assert hyper_nodes.them.changes == changes + 1
