@@ -203,8 +203,8 @@ class RebalancePolicySpec:
     hold_for: str = field(
         default="5m",
         metadata=describe(
-            "For how long the place of a moved pod is held for the one that its controller creates. A duration of "
-            "at least 1s.",
+            "For how long the place of a moved pod is held for the one that its controller creates. A duration from 1s "
+            "to 24h.",
             **_DURATION,
         ),
     )
@@ -233,6 +233,8 @@ class RebalancePolicySpec:
         for name, duration in (("holdFor", self.hold_for), ("interval", self.interval)):
             if parse_duration(duration) < 1:
                 yield f"{where}.{name}", f"{duration} is too short; it must be at least 1s"
+        if parse_duration(self.hold_for) > DAY:
+            yield f"{where}.holdFor", f"{self.hold_for} is too long; it must be at most 24h"
 
     def rules(self, name: str, uid: str, generation: int, created: float) -> RebalanceRules:
         """The policy as the core has it. `created`: seconds since the epoch."""

@@ -37,6 +37,8 @@ RESERVATION_KIND: Final = "Reservation"
 RESERVATION_PLURAL: Final = "reservations"
 MAX_SLOTS: Final = 1_000
 """The most slots of a reservation, with their counts."""
+_LONGEST: Final = 10 * 366 * 86_400.0
+"""In seconds: ten years. A status cannot name any later time."""
 _NODE: Final[Mapping[str, Any]] = {"minLength": 1, "maxLength": 253}
 
 
@@ -149,6 +151,8 @@ class ReservationSpec:
             yield f"{where}.startTime", f"{self.start_time!r} is no RFC 3339 time"
         if (slots := sum(slot.count for slot in self.slots)) > MAX_SLOTS:
             yield f"{where}.slots", f"has {slots} slots with their counts, the maximum is {MAX_SLOTS}"
+        if parse_duration(self.duration) > _LONGEST:
+            yield f"{where}.duration", f"{self.duration} is more than ten years"
         if self.replaced_pod is not None and slots != 1:
             yield f"{where}.slots", f"has {slots} slots with their counts, but one pod comes in place of another"
 

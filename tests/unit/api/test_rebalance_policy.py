@@ -45,6 +45,7 @@ EMPTY = {"type": "EmptyNodes"}
         pytest.param({"minGain": "much"}, "spec.minGain", True, id="a gain that is no quantity"),
         pytest.param({"cooldown": "a while"}, "spec.cooldown", True, id="a cooldown that is no duration"),
         pytest.param({"holdFor": "0"}, "spec.holdFor", False, id="places that are not held"),
+        pytest.param({"holdFor": "25h"}, "spec.holdFor", False, id="places that are held too long"),
         pytest.param({"interval": "1ms"}, "spec.interval", False, id="plans without a pause"),
         pytest.param({"interval": "soon", "holdFor": "0"}, "spec.interval", True, id="an interval that is no duration"),
         pytest.param({"goals": [{"type": "MakeRoom", "requests": {"cpu": "9E"}}]}, "spec.goals[0].requests.cpu", False, id="room for more than there is"),

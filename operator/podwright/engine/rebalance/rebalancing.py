@@ -162,11 +162,13 @@ class Rebalancing:
                     log.exception("rebalance policy %s cannot be planned", name)
 
     def _is_due(self, known: _Known) -> bool:
-        clock = self._sources.clock()
-        if not known.rules.is_open(self._sources.wall()):
+        is_open = known.rules.is_open(self._sources.wall())
+        return is_open and (self._sources.clock() >= known.due or self._others_wait(known))
+
+    def _others_wait(self, known: _Known) -> bool:
+        """True if gangs wait for room that did not wait when the last plan was made."""
+        if not known.rules.gangs or self._sources.clock() < known.planned + DEMAND_SECONDS:
             return False
-        if clock >= known.due or not known.rules.gangs or clock < known.planned + DEMAND_SECONDS:
-            return clock >= known.due
         return not known.waited.issuperset(self._waiting(known.rules))
 
     def _waiting(self, rules: RebalanceRules) -> Iterable[str]:
@@ -188,7 +190,8 @@ class Rebalancing:
         if enforce and plan.steps:
             run = self._run_of(known, progress)
             for step in plan.steps:
-                progress.ended = await self.moves.carry_out(step, run)
+                others = step is not plan.steps[0] and self._others_wait(known)
+                progress.ended = "other pod groups wait for room" if others else await self.moves.carry_out(step, run)
                 if progress.ended:
                     known.due = min(known.due, self._sources.clock() + AGAIN_SECONDS)
                     log.info("the plan of rebalance policy %s ended: %s", rules.name, progress.ended)

@@ -76,8 +76,10 @@ class ReservationStatuses(ObjectStatuses):
         await self.carry_out({**wanted, **{name: Request("DELETE", RESERVATION.path(name)) for name in gone}})
 
     async def keep(self, reservation: Reservation) -> str:
-        """Writes the object at once. Returns why it cannot be; "" if it is written, or nothing serves the kind."""
-        if not self.served or len(reservation.slots) > MAX_SLOTS:
+        """Writes the object at once. Returns why it cannot be; "" if it is written, or has too many slots."""
+        if not self.served:
+            return "the API server does not serve Reservations"
+        if len(reservation.slots) > MAX_SLOTS:
             return ""
         request = self._put(reservation)
         try:

@@ -490,6 +490,20 @@ class TestGangs:
             assert values(it.rig, "podwright_rebalance_gain_total") == {(): 2}
             assert not it.engine.rebalancing.moves.held()
 
+    async def test_a_gang_that_comes_while_nodes_are_emptied_waits_for_a_step_and_not_for_all(self):
+        it = Fragmented(goals=[*self.GANGS, {"type": "EmptyNodes"}])
+        async with deciding(it.rig):
+            await it.later()
+            assert [step.empties for step in it.progress.plan.steps] == [["n1"], ["n2"]]
+            it.gang("train", 3, "3")
+            await it.later(6)
+            await it.moves("c", "c2")
+            assert it.asked == ["c"]
+            assert it.progress.ended == "other pod groups wait for room"
+            await it.later(1)
+            assert it.progress.ended != "other pod groups wait for room"
+            assert it.progress.time == it.rig.now
+
     async def test_room_that_the_gang_does_not_take_is_given_back(self):
         it = self.fragmented()
         async with deciding(it.rig):

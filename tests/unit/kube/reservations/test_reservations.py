@@ -145,6 +145,7 @@ def test_slots_are_repeated_by_their_count():
         pytest.param({"slots": [{"node": "n", "count": 600}] * 2}, "spec.slots", id="too many together"),
         pytest.param({"slots": [{"node": "n", "requests": {"no/such/name": 1}}]}, "spec.slots[0].requests", id="name"),
         pytest.param({"duration": "soon"}, "spec.duration", id="duration"),
+        pytest.param({"duration": "99999999999999999h"}, "spec.duration", id="longer than a status can say"),
         pytest.param({"namespace": "No"}, "spec.namespace", id="namespace"),
         pytest.param({"startTime": "noon"}, "spec.startTime", id="time"),
         pytest.param({"podGroup": {"apiGroup": "x", "name": ""}}, "spec.podGroup.name", id="group without name"),
@@ -269,6 +270,8 @@ async def test_a_place_that_cannot_be_written_says_why():
     async with api(default=says(403, {"message": "may not"})) as (http, script):
         it = Held(http, script)
         assert "may not" in await it.rig.engine.rebalancing.moves.keep(place(it))
+        it.statuses.served = False
+        assert "does not serve" in await it.rig.engine.rebalancing.moves.keep(place(it))
 
 
 def test_one_pod_comes_in_place_of_another():
