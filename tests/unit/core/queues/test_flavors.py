@@ -171,7 +171,6 @@ def test_pods_without_a_queue_and_those_that_request_nothing_of_it_see_no_flavor
         ({"affinity": [("Exists", [])]}, {H100, A100}),
         ({"affinity": [("DoesNotExist", [])]}, set()),
     ],
-    ids=str,
 )
 def test_a_waiting_pod_asks_for_each_flavor_whose_nodes_it_may_use(spec, flavors):
     it = Cluster(NODES, queue("ml", h100={}, a100={}))
