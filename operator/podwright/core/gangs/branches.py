@@ -117,8 +117,8 @@ class Branch:
 def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo], near: Closeness) -> Branch:
     """The group as a tree. `pods`: the waiting members to try. `near`: where the group as a whole is to be."""
     if members.levels is None:
-        there = members.placed if near else {}
-        return _sliced(Branch(group.min_count, placed=len(members.placed), untried=pods, near=near, there=there))
+        there = members.staying if near else {}
+        return _sliced(Branch(group.min_count, placed=members.placed_count, untried=pods, near=near, there=there))
     by_level: dict[Level | None, list[PodInfo]] = {}
     for pod in pods:
         by_level.setdefault(members.counted[pod.uid][0], []).append(pod)
@@ -130,7 +130,7 @@ def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo], near: 
         made = Branch(part.pods, part.name, part.groups, level.pods[PLACED], by_level.get(level, ()), children)
         made.near = near if level is root else ANYWHERE if part.each else part.near
         if made.near:
-            made.there = members.placed if level is root else placed_at.get(level, {})
+            made.there = members.staying if level is root else placed_at.get(level, {})
         return made if children else _sliced(made)
 
     return branch(root)
@@ -164,7 +164,7 @@ def _sliced(branch: Branch) -> Branch:
 def _placed_close(members: Members) -> Mapping[Level, Mapping[str, PodInfo]]:
     """The placed pods of each level whose pods are to be close together, also those of levels below, by uid."""
     found: dict[Level, dict[str, PodInfo]] = {}
-    for uid, pod in members.placed.items():
+    for uid, pod in members.staying.items():
         level = members.counted[uid][0]
         while level is not None:
             if level.part.near:

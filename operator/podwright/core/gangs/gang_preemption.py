@@ -10,7 +10,7 @@ see `potential_victims`. Next: `reprieve`. Source of the rules: kube-scheduler 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -114,7 +114,11 @@ def _preempt(
         return unresolvable(_PREFIX + NO_VICTIMS)
     if args_of(framework.profile).min_resources == "Required" and shortage(group, cache):
         return unschedulable(_PREFIX + MIN_RESOURCES)
-    tries = _tries(framework, cache, group, pods) if queued else [_Try(pods)]
+    tries: Iterable[_Try] = [_Try(pods)]
+    if queued:
+        tries = _tries(framework, cache, group, pods)
+    elif cache.groups.may_shrink:
+        tries = [_Try(pods, shrinks=True), _Try(pods)]
     found: GangPreemption | GangPlacement | Status = unschedulable()
     try:
         for each in tries:
@@ -128,12 +132,16 @@ def _preempt(
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """These members, with victims on these nodes (bool[nodes]; None: all). `splits_units`, `place`: see QueueClaim."""
+    """These members, with victims on these nodes (bool[nodes]; None: all). `splits_units`, `place`: see QueueClaim.
+
+    `shrinks`: gangs that have more members than their minimum lose no more than these.
+    """
 
     pods: Sequence[PodInfo]
     within: Bools | None = None
     splits_units: bool = False
     place: Place = NOWHERE
+    shrinks: bool = False
 
 
 def _needed(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
@@ -199,7 +207,10 @@ def _potential_victims(
     """None if no pod may be evicted."""
     pods, within = attempt.pods, attempt.within
     if not has_queue(cache, pods[0]):
-        return PotentialVictims(framework, cache, members=pods, priority=priority, bounds=bounds)
+        found = PotentialVictims(
+            framework, cache, members=pods, priority=priority, bounds=bounds, shrinks=attempt.shrinks
+        )
+        return None if attempt.shrinks and not found.pods else found
     claim = claim_of(cache, pods, priority, BudgetRules(cache.store.list(KIND)), now, attempt.place)
     if claim is None or (attempt.splits_units and not claim.may_split_units):
         return None

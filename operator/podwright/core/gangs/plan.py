@@ -60,7 +60,7 @@ class GangPlanner:
             return GangFault(self.group, fault.plugin, str(fault))
 
     def _plan(self, pods: Sequence[PodInfo]) -> GangDecision:
-        problem = disagreement(self.group, pods, self.cache.groups.members(self.group.key).placed.values())
+        problem = disagreement(self.group, pods, self.cache.groups.members(self.group.key).staying.values())
         if problem:
             return GangFault(self.group, "", problem)
         needed = self.cache.groups.lacking(self.group)
@@ -87,7 +87,7 @@ class GangPlanner:
     def _torn(self, near: Closeness) -> str:
         """Why the placed members are in no one domain."""
         try:
-            placed = self.cache.groups.members(self.group.key).placed
+            placed = self.cache.groups.members(self.group.key).staying
             common_domain(self.cache, self.cache.topologies.tree(near), placed)
         except UnknownLevelError:
             return ""  # what rejects the group names it

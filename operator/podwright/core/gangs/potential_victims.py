@@ -29,10 +29,19 @@ _POINTS: Final = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE, 
 
 
 class PotentialVictims:
-    """See the module. Reads the cache only while it is constructed."""
+    """See the module. Reads the cache only while it is constructed. `shrinks`: without the minimums of gangs that have
+    more members.
+    """
 
     def __init__(
-        self, framework: Framework, cache: Cache, members: Sequence[PodInfo], priority: int, bounds: CapacityBounds
+        self,
+        framework: Framework,
+        cache: Cache,
+        members: Sequence[PodInfo],
+        priority: int,
+        bounds: CapacityBounds,
+        *,
+        shrinks: bool = False,
     ) -> None:
         self._budgets = BudgetRules(cache.store.list(KIND))
         self._found: list[PodInfo] = []
@@ -51,6 +60,8 @@ class PotentialVictims:
         grouped = [pod for pod in self._found if pod.uid in self._units]
         order = {pod.uid: index for index, pod in enumerate(grouped)}
         for unit in units_below(priority, grouped, cache):
+            if shrinks and unit.spares:
+                continue
             self._units[min((pod.uid for pod in unit.pods if pod.uid in order), key=order.__getitem__)] = unit
 
     def _find(

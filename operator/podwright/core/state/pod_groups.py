@@ -56,16 +56,27 @@ class Members:
 
     waiting: dict[str, PodInfo] = field(default_factory=dict)
     placed: dict[str, PodInfo] = field(default_factory=dict)
+    ending: set[str] = field(default_factory=set)
+    """Uids of placed pods that terminate. They count for no minimum: what replaces them starts as the gang that it is."""
     assumed: int = 0
     """How many pods are in both."""
     levels: Levels | None = None
     """The parts of a group whose parts have minimums of their own."""
-    counted: dict[str, tuple[Level | None, bool]] = field(default_factory=dict)
-    """By uid, if there are levels: where the pod counts, and whether it counts as placed."""
+    counted: dict[str, tuple[Level | None, bool, bool]] = field(default_factory=dict)
+    """By uid, if there are levels: where the pod counts, and whether it counts as existing and as placed."""
 
     @property
     def total(self) -> int:
-        return len(self.placed) + len(self.waiting) - self.assumed
+        return self.placed_count + len(self.waiting) - self.assumed
+
+    @property
+    def placed_count(self) -> int:
+        return len(self.placed) - len(self.ending)
+
+    @property
+    def staying(self) -> Mapping[str, PodInfo]:
+        """Those that have a node and do not terminate."""
+        return {uid: pod for uid, pod in self.placed.items() if uid not in self.ending} if self.ending else self.placed
 
     def add_waiting(self, pod: PodInfo) -> None:
         if pod.uid not in self.waiting:
@@ -83,12 +94,15 @@ class Members:
         if pod.uid not in self.placed:
             self.assumed += pod.uid in self.waiting
         self.placed[pod.uid] = pod
+        if pod.terminating:
+            self.ending.add(pod.uid)
         if self.levels is not None:
             self._count(pod.uid, self.levels.of(pod))
 
     def remove_placed(self, uid: str) -> None:
         if self.placed.pop(uid, None) is not None:
             self.assumed -= uid in self.waiting
+            self.ending.discard(uid)
             self._recount(uid)
 
     def unplaced(self) -> list[PodInfo]:
@@ -110,15 +124,16 @@ class Members:
     def _count(self, uid: str, level: Level | None) -> None:
         """The pod counts at this level, if it is still here."""
         assert self.levels is not None
-        before, was_placed = self.counted.pop(uid, (None, False))
+        before, existed, was_placed = self.counted.pop(uid, (None, False, False))
         if before is not None:
-            before.count(EXISTING, -1)
+            before.count(EXISTING, -existed)
             before.count(PLACED, -was_placed)
         if uid in self.waiting or uid in self.placed:
-            placed = uid in self.placed
-            self.counted[uid] = level, placed
+            exists = uid not in self.ending
+            placed = exists and uid in self.placed
+            self.counted[uid] = level, exists, placed
             if level is not None:
-                level.count(EXISTING, 1)
+                level.count(EXISTING, exists)
                 level.count(PLACED, placed)
         if before is not None:
             self.levels.left(before)
@@ -259,23 +274,33 @@ class PodGroups:
 
     def spares(self, group: PodGroup) -> frozenset[str]:
         """The uids of the placed members of a gang that are more than its minimum, and than that of their part: those
-        that started last. None of a gang whose members must be disrupted together.
+        that started last. Also those that terminate. None of a gang whose members must be disrupted together.
         """
         members = self.members(group.key)
-        if group.all_or_none or len(members.placed) <= group.min_count or not self.minimum_placed(group):
+        if group.all_or_none:
             return frozenset()
+        if members.placed_count <= group.min_count or not self.minimum_placed(group):
+            return frozenset(members.ending)
         if self._spares_at != self.changes:
             self._spares_at = self.changes
             self._spares.clear()
         if group.key not in self._spares:
-            latest_first = sorted(members.placed.values(), key=_started, reverse=True)
+            latest_first = sorted(members.staying.values(), key=_started, reverse=True)
             if members.levels is None:
                 found = [pod.uid for pod in latest_first[: len(latest_first) - group.min_count]]
             else:
                 counted = members.counted
                 found = members.levels.root.spares((pod.uid, counted[pod.uid][0]) for pod in latest_first)
-            self._spares[group.key] = frozenset(found)
+            self._spares[group.key] = frozenset(members.ending.union(found))
         return self._spares[group.key]
+
+    @property
+    def may_shrink(self) -> bool:
+        """True if there is a gang that is evicted as a whole, and has more placed members than its minimum."""
+        return any(
+            group.gang and self.members(key).placed_count > group.min_count and self.evicted_whole(group)
+            for key, group in self._groups.items()
+        )
 
     def placed_in(self, group: PodGroup) -> Collection[str]:
         """The uids of a group's placed members, also of one in a hierarchy."""
@@ -320,7 +345,7 @@ class PodGroups:
         """How far the workload of a gang is, by the workload's own name."""
         members = self.members(group.key)
         return (
-            f"{group.workload or group.label}: {len(members.placed)} of {group.min_count} pods that start together have "
+            f"{group.workload or group.label}: {members.placed_count} of {group.min_count} pods that start together have "
             f"a node, {members.total} exist"
         )
 
@@ -332,7 +357,7 @@ class PodGroups:
     def minimum_placed(self, group: PodGroup) -> bool:
         """True if enough members are bound or assumed."""
         members = self.members(group.key)
-        return len(members.placed) >= group.min_count if members.levels is None else members.levels.root.is_met(PLACED)
+        return members.placed_count >= group.min_count if members.levels is None else members.levels.root.is_met(PLACED)
 
     def standing(self, group: PodGroup, uids: Collection[str]) -> Collection[str] | None:
         """Of these placed members those that may start: the minimum of each part to which they belong is placed. None
@@ -348,14 +373,15 @@ class PodGroups:
         """How many more members must be placed, or exist, at least; 0 if there is the minimum."""
         members = self.members(group.key)
         if members.levels is None:
-            return max(0, group.min_count - (len(members.placed) if which == PLACED else members.total))
+            return max(0, group.min_count - (members.placed_count if which == PLACED else members.total))
         return members.levels.root.lacking(which)
 
     def minimum_left(self, group: PodGroup, without: Collection[str]) -> bool:
         """True if enough members would be placed without these placed members, by uid."""
         members = self.members(group.key)
+        without = set(without) - members.ending
         if members.levels is None:
-            return len(members.placed) - len(without) >= group.min_count
+            return members.placed_count - len(without) >= group.min_count
         left = [level for uid in without if (level := members.counted[uid][0]) is not None]
         for level in left:
             level.count(PLACED, -1)
@@ -382,12 +408,12 @@ class PodGroups:
         members = self.members(group.key)
         if members.levels is None:
             return members.total == group.min_count
-        level, root = members.counted.get(pod.uid, (None, False))[0], members.levels.root
+        level, root = members.counted.get(pod.uid, (None, False, False))[0], members.levels.root
         return level is not None and root.is_met(EXISTING) and not root.is_met_without(EXISTING, level)
 
     def placed(self, key: str) -> int:
-        """How many members are bound or assumed."""
-        return len(self.members(key).placed)
+        """How many members are bound or assumed, and do not terminate."""
+        return self.members(key).placed_count
 
     def evicted_whole(self, group: PodGroup) -> bool:
         """True if preemption evicts all members or none: the group says so, or the policy of the members of a gang. If

@@ -55,7 +55,7 @@ def _group(cache: Cache, group: PodGroup) -> Answer:
         "namespace": group.namespace,
         "name": group.title if group.workload else group.name,
         "minCount": group.min_count if group.gang else 0,
-        "placed": len(members.placed),
+        "placed": members.placed_count,
         "count": members.total,
         "members": [{"namespace": pod.namespace, "name": pod.name, "node": _node(cache, pod)} for pod in listed],
     }

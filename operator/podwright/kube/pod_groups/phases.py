@@ -254,7 +254,7 @@ class PodGroupPhases:
         if not cache.groups.minimum_placed(group):
             return {}
         preferred = group.near.preferred
-        used = domains_of(cache, preferred, cache.groups.members(group.key).placed) if preferred else ()
+        used = domains_of(cache, preferred, cache.groups.members(group.key).staying) if preferred else ()
         return {"placementScore": round(1 / max(1, len(used)), 3)}
 
     def _times_and_owners(

@@ -444,7 +444,7 @@ def _to_take(found: CycleClaims, pod: PodInfo, handle: Handle) -> Deallocation |
     for position in sorted(found.unavailable):
         claim = found.claims[position]
         consumer = consumer_of(claim, pod, handle.cache.groups)
-        in_use = position in found.shared or (consumer.group and handle.cache.groups.placed(consumer.group))
+        in_use = position in found.shared or (consumer.group and handle.cache.groups.members(consumer.group).placed)
         if not in_use and set(claim.reserved_for) <= {consumer.uid}:
             return Deallocation(handle, claim)
     return None if found.stale is None else Deletion(handle, found.stale)
@@ -457,7 +457,7 @@ def _unused_by_group(found: CycleClaims, pod: PodInfo, handle: Handle) -> Sequen
     return [
         Release(handle, claim, consumer.uid)
         for claim, consumer in consumers
-        if consumer.group and consumer.uid in claim.reserved_for and not groups.placed(consumer.group)
+        if consumer.group and consumer.uid in claim.reserved_for and not groups.members(consumer.group).placed
     ]
 
 
