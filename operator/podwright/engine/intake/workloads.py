@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import orjson
@@ -207,14 +207,19 @@ class Workloads:
                 self._failed(wait, f"{wait.label} does not exist, and WorkloadGroupings make pod groups from it")
 
     def compact(self) -> None:
-        """Drops groups without members, unless some have succeeded, and what replaces the others may yet come."""
+        """Drops groups without members, unless some have succeeded, and what replaces the others may yet come; and the
+        parts without members of other groups.
+        """
         self._owners.compact()
         groups, store = self._cache.groups, self._cache.store
         for raw in [*store.list(MADE_KIND)]:
             metadata = raw["metadata"]
             key = group_key(MADE_API, metadata["namespace"], metadata["name"])
-            made = self._made.get(key)
-            if not groups.members(key).total and (made is None or not self._goes_on(made)):
+            made, members = self._made.get(key), groups.members(key)
+            if made is not None and made.parts:
+                named = {pod.task for pod in chain(members.waiting.values(), members.placed.values())}
+                made.parts = {part: size for part, size in made.parts.items() if part_of_made(part, size) in named}
+            if not members.total and (made is None or not self._goes_on(made)):
                 self._groups.drop(f"{metadata['namespace']}/{metadata['name']}", None)
                 self._made.pop(key, None)
                 for uid in () if made is None else made.owners:

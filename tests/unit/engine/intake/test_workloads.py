@@ -408,6 +408,21 @@ class TestParts:
         (text,) = rig.engine.cache.groups.awaited.values()
         assert text.endswith("spec.subGroup.minCount: has more than 3 different values in one group")
 
+    async def test_parts_whose_pods_are_gone_are_forgotten(self, monkeypatch):
+        monkeypatch.setattr(module, "MAX_SIZES", 3)
+        rig = rig_with(grouping(minCount="1", subGroup=SLICED))
+        rig.own(TRAIN)
+        slices = [self.sliced(f"{part}0", size) for size, part in enumerate("abc", 2)]
+        rig.put(*slices)
+        for raw in slices[1:]:
+            rig.engine.pending.drop(raw["metadata"]["uid"], raw)
+        rig.engine.compact()
+        rig.put(self.sliced("d0", 5), self.sliced("a1"))
+        assert not rig.engine.cache.groups.awaited
+        async with deciding(rig):
+            await settle()
+            assert rig.bound == {"a0", "a1"}
+
     @pytest.mark.parametrize(
         ("part", "where"),
         [
