@@ -10,7 +10,7 @@ much more there could be. Source of the idea: Christensen, Giallorenzo, Mauro, "
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -28,6 +28,8 @@ from podwright.core.state.transaction import CacheTransaction, Checkpoint
 
 Certificate = Literal["Optimal", "Bound", "TimedOut"]
 TOO_LARGE: Final = "the pods and the nodes are too many"
+OTHERS_SECONDS: Final = 10.0
+"""Of CPU: how long pods that are left may be scheduled by themselves. Searches for victims can take long."""
 NO_SOLVER: Final = "there is no solver"
 NO_PROCESS: Final = "there is no process for the solver"
 
@@ -35,7 +37,7 @@ NO_PROCESS: Final = "there is no process for the solver"
 @dataclass(frozen=True, slots=True)
 class Packed:
     """The decisions, in an order in which each holds if those before it are carried out. Pods without one come after a
-    preemption.
+    preemption, or after OTHERS_SECONDS.
 
     `certificate`: Optimal: no placement is better. Bound: at most `more` pods of some priority could be placed in
     addition. TimedOut: nothing is known. `problem`: why nothing was searched for.
@@ -56,13 +58,14 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """See the module. `seconds`: how long the solver may work."""
+    """See the module. `seconds`: how long the solver may work; `cpu`: the CPU seconds of this thread."""
 
     framework: Framework
     cache: Cache
     below: RandomBelow
     solve: Solver | None
     seconds: float
+    cpu: Callable[[], float]
 
     def pack(self, pods: Sequence[PodInfo]) -> Packed:
         """Decides about these pods. Leaves the cache as it was."""
@@ -71,7 +74,7 @@ class Packing:
             begun = transaction.checkpoint()
             best = self._filled(transaction, (), pods)
             proof, problem = _Proof("Optimal"), ""
-            if best.placed < len(pods):
+            if best.placed < len(pods) > 1:
                 candidates = [best]
                 bounds, problem = self._search(transaction, begun, candidates, pods)
                 best = max(candidates, key=lambda each: _counts(each, pods))  # among equals the first
@@ -133,9 +136,12 @@ class Packing:
         return answer.bounds, answer.problem
 
     def _others(self, best: Simulation, pods: Sequence[PodInfo]) -> Iterator[Decision]:
+        ends = self.cpu() + OTHERS_SECONDS
         for pod in pods:
             if pod.uid not in best.assumed:
                 self.cache.deadline.point()
+                if self.cpu() > ends:
+                    return
                 decision = schedule(self.framework, self.cache, pod, self.below)
                 yield decision
                 if isinstance(decision, Rejection) and decision.victims:

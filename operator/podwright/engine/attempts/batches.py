@@ -121,7 +121,10 @@ class PackingJob:
         from podwright.core.gangs.packing import Packing  # noqa: PLC0415 -- few policies pack
 
         budget = self.policy.compiled.spec.packing_times.budget_seconds
-        packing = Packing(self.policy.framework, self._state.cache, self._state.sources.below, self._solve, budget)
+        sources = self._state.sources
+        packing = Packing(
+            self.policy.framework, self._state.cache, sources.below, self._solve, seconds=budget, cpu=sources.cpu
+        )
         return packing.pack([queued.pod for queued in self.pods])
 
     def assume(self, packed: Packed, transaction: CacheTransaction) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import count
 
 import pytest
 
@@ -14,7 +15,7 @@ from podwright.core.gangs import joint, joint_program
 from podwright.core.gangs.branches import Branch
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.joint_program import JointProgram
-from podwright.core.gangs.packing import NO_SOLVER, TOO_LARGE, Packing
+from podwright.core.gangs.packing import NO_SOLVER, OTHERS_SECONDS, TOO_LARGE, Packing
 from podwright.core.gangs.simulation import WORK_OF_A_TRIAL, Simulation
 from podwright.core.objects.pod import parse_pod
 from support.costs.call_counts import calls_of
@@ -31,7 +32,7 @@ class Cluster(FullCluster):
     def __init__(self, *cpus: int, placed=()):
         super().__init__([room(f"n{i}", cpu) for i, cpu in enumerate(cpus)], placed, members=0, min_count=1)
 
-    def pack(self, *pods: tuple[int, int], solve=by_trial, spec=None):
+    def pack(self, *pods: tuple[int, int], solve=by_trial, spec=None, cpu=lambda: 0.0):
         """Pods of so many CPUs, and of this priority."""
         parsed = [
             parse_pod(
@@ -41,7 +42,7 @@ class Cluster(FullCluster):
             for i, (cpu, priority) in enumerate(pods)
         ]
         before = self.cache.table.requested("cpu").copy()
-        packed = Packing(self.framework, self.cache, lambda _n: 0, solve, 1.0).pack(parsed)
+        packed = Packing(self.framework, self.cache, lambda _n: 0, solve, 1.0, cpu).pack(parsed)
         assert (self.cache.table.requested("cpu") == before).all()
         return packed
 
@@ -138,7 +139,7 @@ def test_passes_over_pods_that_wait_for_each_other_are_bounded(monkeypatch):
         parse_pod(make_pod(f"p{i}", labels={"kind": f"k{i}"}, spec=spec), keep_raw=True) for i, spec in enumerate(specs)
     ]
     cluster = Cluster(4)
-    Packing(cluster.framework, cluster.cache, lambda _n: 0, None, 1.0).pack(pods)
+    Packing(cluster.framework, cluster.cache, lambda _n: 0, None, 1.0, lambda: 0.0).pack(pods)
     assert len(tried) <= 3 * 40 + 2 * (60 + 40)
 
 
@@ -162,6 +163,18 @@ def test_pods_that_are_left_preempt_and_others_wait_for_that():
     packed = cluster.pack((4, 5), (4, 5))
     assert len(packed.decisions) == 1
     assert packed.decisions[0].victims
+
+
+def test_of_many_pods_that_are_left_some_are_decided_later():
+    """Each reading of the clock takes a quarter of the time."""
+    clock = count(0, OTHERS_SECONDS / 4)
+    packed = Cluster(4).pack((4, 5), *[(1, 0)] * 20, solve=None, cpu=lambda: next(clock))
+    assert [type(each) for each in packed.decisions] == [Placement, *[Rejection] * 4]
+
+
+def test_for_a_single_pod_there_is_nothing_to_solve():
+    packed = Cluster(4).pack((5, 0), solve=nothing)
+    assert (packed.placed, packed.certificate) == (0, "Optimal")
 
 
 def test_it_is_never_worse_than_one_after_the_other():
