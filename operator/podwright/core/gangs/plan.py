@@ -21,7 +21,7 @@ from podwright.core.framework.program import Solver
 from podwright.core.framework.status import Code
 from podwright.core.gangs.branches import Filling, branch_of, parts_of
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
-from podwright.core.gangs.gang_preemption import preempt
+from podwright.core.gangs.gang_preemption import preempt, waits_for_victims
 from podwright.core.gangs.rules import disagreement, minimum_out_of_reach, shortage
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.gangs.topology_domains import common_domain
@@ -141,7 +141,7 @@ def decide(planner: GangPlanner, pods: Sequence[PodInfo], now: float) -> GangDec
     if not isinstance(decision, GangRejection):
         return decision
     jointly = ""
-    if decision.attempts and planner.solve is not None:
+    if decision.attempts and planner.solve is not None and not waits_for_victims(planner.cache, planner.group, pods):
         from podwright.core.gangs.joint import Joint  # noqa: PLC0415 -- few gangs need it
 
         joint = Joint(planner.framework, planner.cache, planner.group, planner.below, planner.solve).plan(pods)

@@ -10,10 +10,11 @@ import pytest
 
 from podwright.core.framework.program import Answer
 from podwright.core.gangs.joint import COUNTED, NO_PROCESS, NOT_PLANNED, PROVED
+from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
 from podwright.engine.process.forks import Forks
 from podwright.engine.process.solving import solve
-from support.engine.kit import Rig, deciding, settle
+from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.engine.long_work import FakeChildren
 from support.gangs.by_trial import by_trial
 from support.objects.builders import in_group, make_pod_group
@@ -49,6 +50,30 @@ async def test_members_get_the_nodes_of_a_joint_plan():
     assert sorted(rig.cluster.bound) == [("l", "large"), ("s", "small")]
     assert rig.children.started == 1
     assert rig.groups.written[-1] == ("gang", "", "")
+
+
+async def test_a_gang_that_waits_for_its_victims_is_not_planned_jointly():
+    rig = Rig(solve=by_trial, children=FakeChildren())
+    rig.evictor.waits = True
+    rig.engine.cache.groups.serve(WORKLOAD_API)
+    rig.node("a")
+    rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "8"}, priority=0), "a"))
+    rig.engine.objects(KIND).put(make_pod_group("gang", 2, priority=10))
+    for index in range(2):
+        rig.pod(f"m{index}", requests={"cpu": "4"}, priority=10, spec=in_group())
+    async with deciding(rig):
+        rig.evictor.answers["low"](True)
+        rig.engine.cache.nominator.add(parse_pod(ours("first", requests={"cpu": "8"}, priority=100)), "b")
+        attempts = rig.engine.queue.get("default/m0").attempts
+        rig.now += 20
+        rig.node("b")
+        await settle()
+        assert rig.engine.queue.get("default/m0").attempts > attempts, "there might have been room"
+        assert rig.children.started == 0
+        rig.now += 20
+        rig.engine.assigned.drop("default/low", None)
+        await settle()
+        assert sorted(rig.cluster.bound) == [("m0", "a"), ("m1", "a")]
 
 
 async def test_without_a_solver_members_are_tried_one_after_the_other_only():
