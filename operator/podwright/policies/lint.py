@@ -1,7 +1,8 @@
 """Checks policy files offline, with the operator's own code: what the operator would refuse is an error, with its place
 in the file.
 
-A SchedulingQueue is checked by itself, and with those of the same files as a tree.
+A SchedulingQueue is checked by itself, and with those of the same files as a tree; a RebalancePolicy, Reservation,
+Topology or WorkloadGrouping by itself.
 
 A LocalSchedulerPolicy is checked against the SchedulerPolicies of the same files that would bound it. If there are
 none, the delegation is not checked, and a note says so.
@@ -10,7 +11,7 @@ none, the delegation is not checked, and a note says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -20,10 +21,15 @@ from podwright.api.compile import CompiledPolicy, compile_policy
 from podwright.api.local_policy import LOCAL_KIND, LocalPolicy, parse_local_policy
 from podwright.api.policy_result import problem_of
 from podwright.api.policy_set import PolicySet
+from podwright.api.queue_view import VIEW_KIND
+from podwright.api.rebalance_policy import REBALANCE_KIND, parse_rebalance_policy
+from podwright.api.reservation import RESERVATION_KIND, parse_reservation
 from podwright.api.scheduler_policy import GROUP, KIND, PolicyError, parse_policy
 from podwright.api.scheduling_queue import QUEUE_KIND, parse_queue
 from podwright.api.spec.delegation import NodeField
 from podwright.api.spec.strategy import DelegatedStrategy
+from podwright.api.topology import TOPOLOGY_KIND, parse_topology
+from podwright.api.workload_grouping import GROUPING_KIND, parse_grouping
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import Problem
@@ -44,7 +50,14 @@ _PLACE: Final = re.compile(r":(\d+): ")
 _YAML_PLACE: Final = re.compile(r"line (\d+), column (\d+)")
 _EXCEEDS: Final = "NotAllowed"
 """The reason of errors about what is not delegated."""
-_KINDS: Final = (KIND, LOCAL_KIND, QUEUE_KIND)
+_PARSERS: Final[Mapping[str, Callable[[Manifest], object]]] = {
+    REBALANCE_KIND: parse_rebalance_policy,
+    RESERVATION_KIND: parse_reservation,
+    TOPOLOGY_KIND: parse_topology,
+    GROUPING_KIND: parse_grouping,
+}
+"""Of the kinds whose objects are checked each by itself."""
+_KINDS: Final = (KIND, LOCAL_KIND, QUEUE_KIND, *_PARSERS)
 _UNBOUNDED: Final = {
     "strategies": list(get_args(DelegatedStrategy)),
     "plugins": ["*"],
@@ -56,7 +69,7 @@ _UNBOUNDED: Final = {
 
 
 class _Policy:
-    """A policy or a queue of a file, with its position."""
+    """An object of one of our kinds in a file, with its position."""
 
     def __init__(self, raw: Manifest, file: str, position: Position) -> None:
         self.raw = raw
@@ -97,6 +110,8 @@ def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
     for policy in policies:
         if policy.raw["kind"] == LOCAL_KIND:
             findings += _local_findings(policy, accepted, options, bounded=given[KIND] > 0)
+        elif (parse := _PARSERS.get(policy.raw["kind"])) is not None:
+            findings += _findings_alone(policy, parse)
     findings += _overlaps(policies, accepted)
     findings += _queue_findings([policy for policy in policies if policy.raw["kind"] == QUEUE_KIND])
     return sorted(set(findings))
@@ -116,7 +131,7 @@ def _read(file: str, policies: list[_Policy], findings: list[Finding]) -> None:
     for raw, position in zip(objects, found, strict=True):
         group = str(raw.get("apiVersion") or "").partition("/")[0]
         name, ours = raw["kind"], raw["kind"] in _KINDS
-        if group == GROUP and not ours:
+        if group == GROUP and not ours and name != VIEW_KIND:
             problem = f"kind {name!r:.80} does not exist in {GROUP}{did_you_mean(name, _KINDS)}"
             findings.append(Finding(file, *position.at("kind").place, "error", "Kind", problem))
         elif ours and group != GROUP and _is_meant(group):
@@ -212,8 +227,7 @@ def _queue_findings(given: Sequence[_Policy]) -> Iterator[Finding]:
         try:
             queue = parse_queue(each.raw)
         except InvalidObjectError as error:
-            cause = error.__cause__
-            yield from _errors(each, cause if isinstance(cause, PolicyError) else error)
+            yield from _errors(each, error)
             continue
         if queue.name in found:
             yield each.finding("error", "Twice", "metadata.name", "another queue of these files has this name")
@@ -232,7 +246,16 @@ def _queue_findings(given: Sequence[_Policy]) -> Iterator[Finding]:
         yield from _errors(found[name], problem_of_tree)
 
 
-def _errors(policy: _Policy, error: Exception) -> Iterator[Finding]:
+def _findings_alone(policy: _Policy, parse: Callable[[Manifest], object]) -> Iterator[Finding]:
+    try:
+        parse(policy.raw)
+    except InvalidObjectError as error:
+        yield from _errors(policy, error)
+
+
+def _errors(policy: _Policy, error: BaseException) -> Iterator[Finding]:
+    if isinstance(error.__cause__, PolicyError):
+        error = error.__cause__
     if isinstance(error, PolicyError):
         problems: Sequence[Problem] = error.problems
         reason: str = error.reason

@@ -94,6 +94,27 @@ def run(folder: Path, content: str | bytes, *flags: str) -> Result:
             "p.yaml:2:7: error: kind 'SchedulingPolicy' does not exist in podwright.dev; did you mean 'SchedulerPolicy'? [Kind]",
             id="a misspelt kind",
         ),
+        pytest.param(
+            "apiVersion: podwright.dev/v1alpha1\nkind: RebalancePolicy\nmetadata: {name: r}\nspec: {goals: [{type: Empty}]}\n",
+            "p.yaml:4:23: error: RebalancePolicy r: spec.goals[0].type: ",
+            id="a rebalance policy",
+        ),
+        pytest.param(
+            "apiVersion: podwright.dev/v1alpha1\nkind: Reservation\nmetadata: {name: r}\nspec: {namespace: a, slots: 1}\n",
+            "p.yaml:4:29: error: Reservation r: spec.slots: ",
+            id="a reservation",
+        ),
+        pytest.param(
+            "apiVersion: podwright.dev/v1alpha1\nkind: Topology\nmetadata: {name: t}\nspec: {levels: 1}\n",
+            "p.yaml:4:16: error: Topology t: spec.levels: ",
+            id="a topology",
+        ),
+        pytest.param(
+            "apiVersion: podwright.dev/v1alpha1\nkind: WorkloadGrouping\nmetadata: {name: g}\n"
+            "spec: {owner: {apiVersion: batch/v1, kind: Job}, minCount: ownr.spec}\n",
+            "p.yaml:4:64: error: WorkloadGrouping g: spec.minCount: ",
+            id="the expression of a grouping",
+        ),
         pytest.param("kind: A\n---\n- 1\n", "p.yaml:1:1: error: document 2: expected an object", id="no object"),
         pytest.param(b"kind: \xff\n", "p.yaml:1:1: error: ", id="no UTF-8"),
     ],
@@ -113,6 +134,15 @@ def test_only_a_policy_in_shadow_mode_may_look_at_the_pods_of_any_scheduler(tmp_
 def test_valid_policies_and_other_objects_are_no_findings(tmp_path: Path) -> None:
     content = f"{POLICY}spec: {{}}\n---\nkind: Pod\nspec: [1]\n---\napiVersion: other.dev/v1\nkind: SchedulerPolicy\n"
     result = run(tmp_path, content)
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_the_groupings_and_examples_that_we_ship_are_no_findings() -> None:
+    manifests = Path(__file__).parents[3] / "manifests"
+    folders = ("groupings", *(f"examples/{name}" for name in ("groupings", "queues", "rebalance", "topology")))
+    files = [str(file) for folder in folders for file in sorted((manifests / folder).glob("*.yaml"))]
+    assert len(files) > 20
+    result = CliRunner().invoke(main, ["policy", "lint", *files])
     assert (result.exit_code, result.output) == (0, "")
 
 
