@@ -45,7 +45,7 @@ def policy() -> None:
     help="The file of `podwright run --extenders`. A policy that names another extender is an error.",
 )
 def lint(files: tuple[str, ...], output: str, extenders: str | None, **values: Any) -> None:
-    """Check the SchedulerPolicies, LocalSchedulerPolicies and SchedulingQueues of FILES, without a cluster, as the
+    """Check the policies, queues and other objects of Podwright in FILES, without a cluster, as the
     operator would. Objects of other API groups are ignored.
 
     Exit status 1 if the operator would refuse one. Warnings and notes do not change the status.
