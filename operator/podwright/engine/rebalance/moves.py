@@ -242,6 +242,12 @@ class Moves:
             flight.refused = not deleted
             self._assigned.eviction_ended(move.uid, deleted=deleted)
 
+        def wanted() -> bool:
+            """False after a Stop, and when this process stops or has lost its Lease."""
+            return not task.done() and self._cache.reservations.get(reservation.name) is reservation
+
+        task = asyncio.current_task()
+        assert task is not None, "coroutines run in tasks"
         self._assigned.eviction_started(move.uid)
         self._ports.evictor.evict(
             pod,
@@ -250,7 +256,7 @@ class Moves:
             done,
             within_budgets=True,
             event=EvictionEvent("Rebalanced", "Rebalancing", note),
-            wanted=lambda: self._cache.reservations.get(reservation.name) is reservation,
+            wanted=wanted,
         )
         return flight
 

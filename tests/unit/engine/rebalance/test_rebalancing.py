@@ -136,6 +136,22 @@ async def test_an_eviction_is_wanted_while_its_place_is_held():
         assert not it.evictor.wanted["c"]()
 
 
+async def test_a_pod_whose_place_cannot_be_written_does_not_keep_others_from_moving():
+    """As one with more labels than a Reservation may have."""
+    it = Fragmented()
+
+    async def keep(reservation):
+        return "too many labels" if reservation.name == "rebalance-default/c" else ""
+
+    it.engine.rebalancing.moves.keep = keep
+    async with deciding(it.rig):
+        await it.later()
+        assert (it.asked, it.held) == ([], [])
+        assert "cannot be written: too many labels" in it.progress.ended
+        await it.later(61)
+        assert it.asked == ["d"]
+
+
 async def test_a_window_that_ends_while_the_place_is_written_lets_no_move_begin():
     it = Fragmented(windows=[{"start": "00:16", "duration": "2m"}])
 
@@ -561,8 +577,10 @@ async def test_places_stay_when_the_operator_stops():
     async with deciding(it.rig):
         await it.later()
         assert it.held == ["n0"]
+        assert it.evictor.wanted["c"]()
         await it.engine.rebalancing.stop()
         assert it.held == ["n0"]
+        assert not it.evictor.wanted["c"](), "another process may lead"
         assert not it.results
 
 
