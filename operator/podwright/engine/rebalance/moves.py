@@ -244,10 +244,10 @@ class Moves:
 
         def wanted() -> bool:
             """False after a Stop, and when this process stops or has lost its Lease."""
-            return not task.done() and self._cache.reservations.get(reservation.name) is reservation
+            running = task is not None and not task.done()
+            return running and self._cache.reservations.get(reservation.name) is reservation
 
         task = asyncio.current_task()
-        assert task is not None, "coroutines run in tasks"
         self._assigned.eviction_started(move.uid)
         self._ports.evictor.evict(
             pod,
