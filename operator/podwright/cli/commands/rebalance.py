@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ from podwright.cli.printable import printable_texts
 from podwright.cli.reports.rebalance import plan_lines
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.resources import CPU
 from podwright.core.rebalance.rules import RebalanceRules
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.client.media_types import MERGE_PATCH
@@ -25,6 +27,7 @@ from podwright.simulator.live import LiveConnection
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.manifests import ManifestError, read_manifests
 from podwright.simulator.rebalance import plan_of
+from podwright.simulator.rebalance_picture import picture_of
 
 if TYPE_CHECKING:
     from podwright.kube.client.http import Http
@@ -55,7 +58,17 @@ def rebalance() -> None:
     show_default=True,
     help="The output format. `wide` lists all steps.",
 )
-def plan(*, policies: tuple[str, ...], output: str, **values: Any) -> None:
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Draw the nodes before and after the plan, as SVG. With several policies, of the first.",
+)
+@click.option("--rack", default="", metavar="LABEL", help="The node label whose values are the racks of the picture.")
+@click.option("--resource", default=CPU, show_default=True, help="The resource that the picture shows.")
+def plan(
+    *, policies: tuple[str, ...], output: str, picture: str | None, rack: str, resource: str, **values: Any
+) -> None:
     """Show the moves that each RebalancePolicy would make now, each proved by a decision of the scheduler.
 
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions. Changes
@@ -64,6 +77,8 @@ def plan(*, policies: tuple[str, ...], output: str, **values: Any) -> None:
     namespace = values["operator_namespace"]
     cluster = cluster_of(values)
     plans = [plan_of(cluster, rules, namespace) for rules in _rules(cluster, policies)]
+    if picture is not None:
+        Path(picture).write_text(picture_of(cluster, plans[0], rack=rack, resource=resource))
     if output == "json":
         found = {"plans": [each.as_dict() for each in plans]}
         sys.stdout.buffer.write(orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
 from podwright.cli.commands.rebalance import stop_all
 from podwright.cli.main import main
+from podwright.simulator.replay.plots import COLORS
 from support.http.kit import api, says
 from support.rebalance.kit import gang, node, old, policy
 
@@ -52,6 +54,25 @@ def test_programs_get_the_same(plan):
     assert (found["policy"], found["gain"], found["moves"]) == ("tidy", 1, 1)
     assert found["steps"][0]["moves"][0]["target"] == "n0"
     assert found["heldBack"][0]["what"] == "node"
+
+
+def test_the_picture_shows_the_nodes_of_each_rack_before_and_after(plan, tmp_path):
+    file = tmp_path / "plan.svg"
+    racked = [{**each, "metadata": {**each["metadata"], "labels": {"rack": "r1"}}} for each in CLUSTER[:2]]
+    assert plan("--picture", str(file), "--rack", "rack", objects=(*racked, *CLUSTER[2:], TIDY)) == TABLE
+    drawn = ElementTree.parse(file).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    texts = [each.text for each in drawn.iter(f"{space}text")]
+    assert texts[0] == "tidy: cpu that pods request of each node"
+    assert [each or "" for each in texts[5:]] == ["before", "", "r1", "after", "", "r1"], (
+        "the node without the label first"
+    )
+    cells = [(cell[0].text, [bar.get("fill") for bar in cell[2:]]) for cell in drawn.iter(f"{space}g")]
+    stays, leaves, comes = COLORS[:3]
+    assert cells == [
+        *[("n2", [stays]), ("n0", [stays]), ("n1", [leaves])],
+        *[("n2", [stays]), ("n0", [stays, comes]), ("n1", [])],
+    ]
 
 
 def test_a_policy_of_a_file_is_planned_instead(plan, tmp_path):
