@@ -27,6 +27,7 @@ WORKLOADS = sorted(path for name in ("workloads", "second-schedulers", "gangs") 
 GROUPS = operator_process.CHECKOUT / "crds" / "gangs" / "scheduling.x-k8s.io_podgroups.yaml"
 OPEN = {"empty-1", "used-memory", "used-both", "with-image"}
 EMPTY = ["empty-1", "with-image"]
+GPUS = {"gpu-free", "gpu-half"}
 ZONES = {"empty-1": "a", "used-memory": "a", "used-both": "b", "with-image": "b"}
 
 NodesCheck = Callable[[Sequence[str]], bool]
@@ -48,6 +49,8 @@ EXPECTED: dict[str, tuple[str, NodesCheck]] = {
     "lopsided-pod": ("balanced-allocation", on("used-memory")),
     "tiered-deployment": ("rules", lambda found: sorted(ZONES[name] for name in found) == ["a", "a", "b", "b"]),
     "big-image-pod": ("custom", on("with-image")),
+    "filler-pod": ("best-fit", on("used-both")),
+    "inference-pods": ("least-fragmentation", lambda found: len(found) == 2 and len(set(found) & GPUS) == 1),
     "custom-scheduler": ("custom-scheduler", on("used-both")),
     "my-scheduler": ("my-scheduler", on(*EMPTY)),
     "sample-scheduler": ("sample-scheduler", lambda found: len(found) == 1 and found[0] in EMPTY),

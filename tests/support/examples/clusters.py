@@ -21,6 +21,7 @@ from support.control_plane import operator_process
 
 IMAGE = {"names": ["quay.io/jupyter/scipy-notebook:2025-03-14"], "sizeBytes": 4_000_000_000}
 GPU = "nvidia.com/gpu"
+SHARES = "example.com/gpu-milli"
 USED = {
     "used-memory": {"cpu": "1", "memory": "20Gi"},
     "used-both": {"cpu": "4800m", "memory": "19660Mi"},
@@ -43,7 +44,11 @@ def nodes() -> list[dict[str, Any]]:
         taints = [{"key": GPU, "value": "present", "effect": "NoSchedule"}] if name.startswith("gpu") else None
         raw = node(name, cpu="8", labels=labels, taints=taints)
         if taints:
-            raw["status"]["capacity"] = raw["status"]["allocatable"] = raw["status"]["allocatable"] | {GPU: "4"}
+            raw["status"]["capacity"] = raw["status"]["allocatable"] = {
+                **raw["status"]["allocatable"],
+                GPU: "4",
+                SHARES: "4000",
+            }
         if name == "closed":
             raw["spec"]["unschedulable"] = True
         if name == "with-image":
