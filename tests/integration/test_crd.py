@@ -79,6 +79,7 @@ def test_defaults_are_filled_in(served, name):
         "byName": "Never",
         "mode": "Enforce",
         "onPluginFailure": "Reject",
+        "packing": "None",
         "strategy": {"type": "Default", "resources": []},
     }
     served.apply(policy(name, {"strategy": {"type": "MostAllocated", "resources": [{"name": "cpu"}]}}))

@@ -82,6 +82,8 @@ class SharedDevices:
             message="driver and capacity are required with a device class",
         ),
         Rule(
+            cel="self.resource == '' || (self.resource.contains('/') && !self.resource.contains('kubernetes.io/') && "
+            "!self.resource.startsWith('requests.'))",
             holds=lambda self: not self.resource or is_extended_resource(self.resource),
             message="must be an extended resource, such as example.com/gpu-share",
             path=".resource",
