@@ -91,7 +91,7 @@ def a_pool_that_flaps(size: int) -> Subject:
 
 def claims_beside_a_pool_that_flaps(size: int) -> Subject:
     """A pod with a claim, while a driver publishes a slice for each of so many pools again before each attempt."""
-    flapping = a_pool_that_flaps(size)
+    flapping = a_pool_that_flaps(size + 3)  # the claims of earlier pods keep their devices
 
     def prepare(rig: Rig, nodes: int) -> None:
         assert flapping.prepare is not None
