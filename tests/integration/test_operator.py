@@ -118,6 +118,7 @@ def test_the_last_good_generation_stays_active_after_a_restart_of_the_operator(c
             "byName": "Never",
             "mode": "Enforce",
             "onPluginFailure": "Reject",
+            "packing": "None",
             "strategy": {"type": "NodeName"},
         },
     }

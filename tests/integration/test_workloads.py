@@ -172,10 +172,10 @@ def test_a_snapshot_and_a_recording_form_the_same_gangs(road, tmp_path):
     recorded = [orjson.loads(line)["object"] for line in path.read_bytes().splitlines()]
     for objects in (snapshot_of(connection).objects, recorded):
         cluster = load(Snapshot(objects=objects))
-        (group,) = cluster.cache.groups.all()
+        (group,) = [each for each in cluster.cache.groups.all() if road.namespace in each.label]
         assert (group.label, group.min_count) == (f"TrainJob {road.namespace}/llama", len(pods))
         assert cluster.cache.groups.members(group.key).total == len(pods)
-        assert simulate(cluster, Hypothesis()).gangs == [cluster.cache.groups.progress(group)]
+        assert cluster.cache.groups.progress(group) in simulate(cluster, Hypothesis()).gangs
 
 
 def test_the_parts_that_a_grouping_makes_start_as_a_whole(road):
