@@ -6,17 +6,16 @@ Here are the fields. Whether a local policy stays within them is checked in podw
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import DelegatedStrategy
+from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.validation import SET, describe
 
 DEFAULT_BUDGET: Final = "1ms"
 _DURATION: Final = r"^[1-9][0-9]{0,3}(us|ms)$"
-_UNITS: Final = {"us": 1e-6, "ms": 1e-3}
 NodeField = Literal["labels", "taints", "annotations", "images"]
 """The fields of `node` that a local rule reads only if they are delegated: their texts may be none of the team's
 business.
@@ -82,6 +81,4 @@ class Delegation:
 
     @property
     def budget_seconds(self) -> float:
-        found = re.fullmatch(r"([0-9]+)([a-z]+)", self.decision_budget)
-        number, unit = found.groups()  # type: ignore[union-attr]  # the pattern of the field
-        return int(number) * _UNITS[unit]
+        return parse_duration(self.decision_budget)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.validation import Rule, describe
 
 Packing = Literal["None", "Optimal"]
 _DURATION: Final = r"^([1-9][0-9]{0,2}ms|[1-9]s|10s)$"
-_UNITS: Final = {"ms": 1e-3, "s": 1.0}
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"([0-9]+)([a-z]+)", text)
-    number, unit = found.groups()  # type: ignore[union-attr]  # the pattern of the field
-    return int(number) * _UNITS[unit]
 
 
 def _time(description: str) -> Any:
@@ -30,11 +23,11 @@ class PackingTimes:
 
     @property
     def batch_seconds(self) -> float:
-        return _seconds(self.batch)
+        return parse_duration(self.batch)
 
     @property
     def budget_seconds(self) -> float:
-        return _seconds(self.budget)
+        return parse_duration(self.budget)
 
 
 PACKING: Final = describe(
