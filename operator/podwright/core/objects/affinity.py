@@ -265,6 +265,6 @@ def _policy(entry: Mapping[str, Any], name: str, default: str, where: str) -> bo
 
 def _weight(entry: Mapping[str, Any], where: str) -> int:
     weight = entry.get("weight")
-    if type(weight) is not int:
-        raise InvalidObjectError(f"{where}.weight", "must be a whole number")
+    if type(weight) is not int or not 1 <= weight <= 100:
+        raise InvalidObjectError(f"{where}.weight", "must be a whole number from 1 to 100")
     return weight

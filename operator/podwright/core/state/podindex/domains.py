@@ -23,8 +23,9 @@ from podwright.core.state.columns.table import ABSENT
 
 Bools = NDArray[np.bool_]
 Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
-Counts = NDArray[np.int32] | NDArray[np.int64]
+Counts = Int32s | Int64s
 A = TypeVar("A", bound=np.generic)
 
 _MAX_SUMS: Final = 8

@@ -20,7 +20,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import Labels, LabelSelector
 from podwright.core.state.observers import Batch, PodsInRows, one_by_one
-from podwright.core.state.podindex.domains import Int32s, Rows, Sums
+from podwright.core.state.podindex.domains import Int64s, Rows, Sums
 from podwright.core.state.podindex.pod_selector import NamespaceLabels
 from podwright.core.state.podindex.selecting import SelectorIndex
 from podwright.core.state.podindex.term_rows import GroupRows, TermRows
@@ -90,11 +90,11 @@ class TermGroup:
         """The namespaces by name, and the selector of further ones."""
         return self.key.namespaces, self.key.namespace_selector
 
-    def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
+    def per_row(self, rows: int) -> tuple[Rows | None, Int64s]:
         """The slots that have such terms, all below `rows`, and the sums of their weights."""
         del rows
         count = len(self.at)
-        return np.fromiter(self.at.keys(), np.intp, count), np.fromiter(self.at.values(), np.int32, count)
+        return np.fromiter(self.at.keys(), np.intp, count), np.fromiter(self.at.values(), np.int64, count)
 
     def add(self, slot: int, delta: int) -> None:
         weight = self.at.get(slot, 0) + delta
@@ -115,7 +115,7 @@ class CombinedGroups:
         self._groups = groups
         self.sums: dict[Hashable, Sums] = {}
 
-    def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
+    def per_row(self, rows: int) -> tuple[Rows | None, Int64s]:
         """The slots of all groups, one entry for each group in a slot, and the sums of their weights."""
         del rows
         slots: list[int] = []
@@ -123,7 +123,7 @@ class CombinedGroups:
         for group in self._groups:
             slots += group.at.keys()
             weights += group.at.values()
-        return np.array(slots, np.intp), np.array(weights, np.int32)
+        return np.array(slots, np.intp), np.array(weights, np.int64)
 
 
 Groups = tuple[TermGroup, ...] | GroupRows

@@ -5,6 +5,7 @@ import pytest
 
 from podwright.core.framework.interface import CycleState, Feasible
 from podwright.core.framework.status import SKIP
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.plugins.affinity.inter_pod_affinity import InterPodAffinity
 from support.plugins.kit import build, make_cache, pending
 from support.plugins.pod_affinity import HOSTNAME, NODES, away, near, rules, running, term
@@ -137,3 +138,23 @@ def test_scores_are_normalised_over_feasible_nodes():
     assert scores(plugin, pod) == {"a1": 50, "a2": 50, "b1": 100, "none": 0}
     assert scores(plugin, pod, {"a1", "b1"}) == {"a1": 0, "b1": 100}
     assert scores(plugin, pod, {"a1", "a2"}) == {"a1": 0, "a2": 0}
+
+
+def test_the_weights_of_many_pods_may_sum_beyond_32_bits():
+    # An object of 1.5 MiB has room for 25,000 short terms, so 860 such pods in a domain are enough.
+    placed = [
+        running("p", "a1", "y", spec=near(term(), weight=100)),
+        running("q", "b1", "y", spec=near(term(), weight=1)),
+    ]
+    plugin = build(InterPodAffinity, make_cache(NODES, placed))
+    ((group,),) = [
+        groups for groups in plugin.handle.cache.pods_index.matching_terms(pending(labels={"app": "x"})) if groups
+    ]
+    group.add(plugin.handle.cache.nodes["a1"].slot, 860 * 25_000 * 100)
+    assert scores(plugin, pending(labels={"app": "x"})) == {"a1": 100, "a2": 100, "b1": 0, "none": 0}
+
+
+@pytest.mark.parametrize("weight", [0, 101, True, "1"])
+def test_a_term_whose_weight_is_out_of_range_is_refused(weight):
+    with pytest.raises(InvalidObjectError, match=r"preferred.*\[0\]\.weight: must be a whole number from 1 to 100"):
+        pending(spec=near(term(), weight=weight))
