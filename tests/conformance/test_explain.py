@@ -1,8 +1,8 @@
-"""`explain` agrees with what the scheduler does, over all conformance cases: the verdict, the nodes, the reasons with
-their counts, the message, and the node of a preemption. Each change that it proposes places the pod.
+"""`explain` agrees with what the scheduler does, over a third of the conformance cases, with `make fuzz` over all: the
+verdict, the nodes, the reasons with their counts, the message, and the node of a preemption. Each change that it
+proposes places the pod.
 """
 
-import os
 from collections import Counter
 from dataclasses import replace
 
@@ -15,19 +15,19 @@ from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME as DEFAULT
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
-from podwright.simulator.evaluations.cases import NOW, read_cases
 from podwright.simulator.explain.explanation import explain_under
 from podwright.simulator.explain.results import PodState
 from podwright.simulator.loaded import load
 from podwright.simulator.snapshot import Snapshot
-from support.conformance.files import FILES, name_of
+from podwright.simulator.world import NOW
+from support.conformance.files import FILES, name_of, sample
 from support.explain.kit import KINDS, Cluster, apply
 
 pytestmark = pytest.mark.slow
 
 
-def singles(path):
-    return [case for case in read_cases(str(path)) if "pod" in case]
+def singles(path, every):
+    return [case for case in sample(path, every) if "pod" in case]
 
 
 def explained(case):
@@ -112,10 +112,10 @@ def cluster_after(change, cluster, pod):
     return changed.explain(pod, changes=False)
 
 
-def test_explanations_agree_with_kube_scheduler_in_every_case():
+def test_explanations_agree_with_kube_scheduler_in_a_third_of_the_cases():
     wrong, count = {}, 0
     for path in FILES:
-        for case in singles(path):
+        for case in singles(path, 3):
             count += 1
             if found := list(differences(explained(case), case["expect"])):
                 wrong[f"{name_of(path)}/{case['id']}"] = found
@@ -124,8 +124,7 @@ def test_explanations_agree_with_kube_scheduler_in_every_case():
 
 
 def test_each_proposed_change_places_the_pod_in_a_sample_of_the_cases():
-    every = int(os.environ.get("PODWRIGHT_EXPLAINED_CASES") or 40)
-    cases = [case for path in FILES for case in singles(path)][::every]
+    cases = [case for path in FILES for case in singles(path, 40)]
     wrong = {case["id"]: found for case in cases if (found := [*unproved(case)])}
     assert cases
     assert not wrong

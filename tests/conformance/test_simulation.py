@@ -1,4 +1,6 @@
-"""`podwright simulate` says of every conformance case what kube-scheduler does with the pod."""
+"""`podwright simulate` says of conformance cases what kube-scheduler does with the pod: of a third, with `make fuzz` of
+all.
+"""
 
 import pytest
 
@@ -8,14 +10,13 @@ from podwright.core.framework.interface import CycleState
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, parse_pod
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
-from podwright.simulator.evaluations.cases import read_cases
 from podwright.simulator.evaluations.evaluation import evaluate
 from podwright.simulator.hypotheses.hypothesis import Hypothesis
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.simulation import simulate
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.trial import Trial
-from support.conformance.files import FILES, name_of
+from support.conformance.files import FILES, name_of, sample
 
 DEALLOCATED = "deallocation of ResourceClaim completed"
 SETTINGS = PolicySettings(scheduler_name=KUBERNETES_DEFAULT_SCHEDULER_NAME, allow_unsafe=True)
@@ -123,7 +124,7 @@ def differences(case):
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_simulation_says_what_kube_scheduler_does(path):
     wrong = {}
-    cases = [*read_cases(str(path))]
+    cases = [*sample(path, 3)]
     for case in cases:
         found = [each for each in differences(case) if each is not None]
         if found:

@@ -96,3 +96,13 @@ def test_the_scorecards_of_the_document_are_those_that_were_written():
         (line,) = re.findall(rf"^\| {shown} \|(.*)\|$", document, re.MULTILINE)
         found = [cell.strip().replace(" %", "%") for cell in line.split("|")]
         assert found == [cell.removesuffix(" of 16") for cell in rows[written]]
+
+
+def test_the_picture_of_gangs_is_what_its_command_draws(monkeypatch, tmp_path):
+    monkeypatch.chdir(DOCS.parent)
+    (command,) = re.findall(r"^    podwright (simulate .*--picture.*)$", (DOCS / "gangs.md").read_text(), re.MULTILINE)
+    words = shlex.split(command.replace("docs/gangs.svg", str(tmp_path / "gangs.svg")))
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert "22 pods would get a node" in result.output
+    assert (tmp_path / "gangs.svg").read_text() == (DOCS / "gangs.svg").read_text()

@@ -50,19 +50,71 @@ def is_write_to_claim(method: str, path: str) -> bool:
 def verify(arena: Arena, pods: int) -> None:
     """Each pod is bound, to the node of the device that its claim has, and each claim is reserved for its pod.
 
-    kube-controller-manager may have made a claim twice, if it has not got the answer to the first creation. The pod
-    names the one that counts.
+    kube-controller-manager may have made a claim twice, if it has not got the answer to the first creation. The one
+    that the pod named when it was bound counts.
     """
     assert dra.faults(arena.cluster) == []
     claims = {raw["metadata"]["name"]: raw for raw in dra.claims(arena.cluster, arena.namespace)}
     placed = [raw for raw in kit.pods(arena.cluster, arena.namespace) if raw["spec"].get("nodeName")]
     assert len(placed) == pods
+    uids = {raw["metadata"]["uid"] for raw in placed}
+    wait_until(lambda: uids <= arena.ledger.bindings.keys(), 30, "the ledger has recorded the bindings")
     for raw in placed:
-        (made,) = raw["status"]["resourceClaimStatuses"]
-        claim = claims.pop(made["resourceClaimName"])
-        (result,) = dra.results_of(claim)
-        assert (result["pool"], dra.consumers(claim)) == (raw["spec"]["nodeName"], [raw["metadata"]["uid"]])
+        own = {
+            name: claim
+            for name, claim in claims.items()
+            if claim["metadata"]["ownerReferences"][0]["uid"] == raw["metadata"]["uid"]
+        }
+        claim = own[named_when_bound(arena, raw, own)]
+        pools = [result["pool"] for result in dra.results_of(claim)]
+        assert pools == [raw["spec"]["nodeName"]], told(arena, raw, own)
+        assert dra.consumers(claim) == [raw["metadata"]["uid"]], told(arena, raw, own)
+        del claims[claim["metadata"]["name"]]
     wait_until(lambda: not allocated(arena, claims), 30, "only claims that pods name have devices")
+
+
+def named_when_bound(arena: Arena, pod: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> str:
+    """The claim that a pod named when it was bound. `own`: those that were made for it, by name.
+
+    Of two claims, kube-controller-manager may name the other one later: while its informer of pods is behind, it does
+    not see that the pod names one, and names any (`findPodResourceClaim` in its pkg/controller/resourceclaim).
+    """
+    (then,) = arena.ledger.bindings[pod["metadata"]["uid"]].pod.generated_claims.values()
+    (now,) = (entry["resourceClaimName"] for entry in pod["status"]["resourceClaimStatuses"])
+    if now != then:
+        assert own.keys() >= {then, now}, told(arena, pod, own)
+        assert managers(pod, "status", "resourceClaimStatuses") == {"ResourceClaimController"}, told(arena, pod, own)
+        for name in (then, now):
+            assert managers(own[name], "spec") == {"kube-controller-manager"}, told(arena, pod, own)
+    return then
+
+
+def managers(raw: Mapping[str, Any], *field: str) -> set[str]:
+    """Who has written this field of the object."""
+    found = set()
+    for entry in raw["metadata"]["managedFields"]:
+        fields = entry["fieldsV1"]
+        for name in field:
+            fields = fields.get(f"f:{name}", {})
+        if fields:
+            found.add(entry["manager"])
+    return found
+
+
+def told(arena: Arena, pod: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> str:
+    """What is known of a pod's claims, for the message of a failure."""
+
+    def line(raw: Mapping[str, Any]) -> str:
+        metadata = raw["metadata"]
+        written = [
+            (entry["manager"], entry.get("subresource", ""), entry["time"]) for entry in metadata["managedFields"]
+        ]
+        times = f"created {metadata['creationTimestamp']}, version {metadata['resourceVersion']}, written {written}"
+        return f"{metadata['name']}: {raw.get('status')}, {times}"
+
+    binding = arena.ledger.bindings[pod["metadata"]["uid"]]
+    when = f"bound to {binding.node_name} in version {binding.version}, naming {binding.pod.generated_claims}"
+    return "\n".join([when, line(pod), *map(line, own.values())])
 
 
 def allocated(arena: Arena, names: Collection[str]) -> list[str]:
@@ -335,3 +387,28 @@ def test_no_device_is_held_twice_while_slices_and_taints_change_and_the_api_serv
 @pytest.mark.usefixtures("claims")
 def test_no_device_is_held_twice_in_five_outages_of_the_api_server(arena: Arena) -> None:
     disturb(arena, 1000, 5)
+
+
+@pytest.mark.usefixtures("claims")
+def test_a_pod_that_gets_another_claim_before_it_is_bound_is_bound_with_that_one(arena: Arena) -> None:
+    """As when kube-controller-manager has made two, because it did not get the answer to the first creation."""
+    cluster = arena.cluster
+    arena.nodes(1)
+    with dra.Driver(cluster, devices_of(1)), FaultProxy(cluster) as proxy:
+        proxy.hold(is_write_to_claim)
+        with arena.running(proxy, "--pod-intake=watch", warm_up=False):
+            arena.pods(1, cpu="1m", **dra.from_template("one"))
+            wait_until(lambda: proxy.held() == 1, 60, "Podwright writes the first claim")
+            (first,) = dra.claims(cluster, arena.namespace)
+            kept = {name: first["metadata"][name] for name in ("namespace", "annotations", "ownerReferences")}
+            second = {key: first[key] for key in ("apiVersion", "kind", "spec")} | {
+                "metadata": {"name": "second", **kept}
+            }
+            cluster.client.create(second)
+            statuses = [{"name": "mine", "resourceClaimName": "second"}]
+            cluster.client.patch(arena.pod("p0"), {"status": {"resourceClaimStatuses": statuses}}, "status")
+            arena.pods(1, "later", cpu="1m", **dra.from_template("one"))
+            wait_until(lambda: proxy.held() == 2, 60, "the watch of pods has shown what came before")
+            proxy.release()
+            wait_until(lambda: kit.bound(cluster, arena.namespace) == 2, 60, "all pods are bound")
+            verify(arena, 2)

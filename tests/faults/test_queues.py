@@ -37,6 +37,7 @@ def kill_repeatedly(arena: Arena, kills: int) -> None:
     teams = QueuedTeams(arena, seed=kills)
     with FaultProxy(arena.cluster) as proxy, teams.living():
         with arena.running(proxy, INTAKE, warm_up=False):
+            teams.wait_shared()
             teams.wait_at_rest(REST)
             teams.verify()
         proxy.faults = [Faults({}, is_binding_or_eviction, delay=0.4, response_delay=0.4)]

@@ -44,7 +44,7 @@ KINDS = (
 
 @pytest.fixture
 def cluster(empty_cluster: ControlPlane) -> ControlPlane:
-    kit.install(empty_cluster)
+    kit.stay_installed(empty_cluster)
     empty_cluster.bulk.create(node(name, cpu="8") for name in NAMES)
     return empty_cluster
 

@@ -12,7 +12,7 @@ from support.kueue import stand_in
 @pytest.fixture(scope="module")
 def installed(control_plane: ControlPlane) -> ControlPlane:
     """The control plane with the CRDs, the operator's account and its rights."""
-    operator_process.install(control_plane)
+    operator_process.stay_installed(control_plane)
     return control_plane
 
 

@@ -4,6 +4,7 @@ ordinary pod is bound beside them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -174,12 +175,18 @@ def test_a_workload_that_cannot_be_grouped(case, owner, spec, reason):
 
 
 def test_a_group_that_is_made_anew_all_the_time(case):
+    """It never stays incomplete for long in one version, but its pods are told even so."""
     client = case.cluster.client
     for index in range(3):
         annotated(case, f"p{index}", **{"pod-group-name": "again"})
-    for turn in range(20):
+    for turn in range(24):
         made = client.create(kai.group("again", case.namespace, minMember=4 + turn % 2))
+        time.sleep(0.5)
         client.delete(made)
+        if says(case, "FailedScheduling", "waiting for"):
+            break
+        time.sleep(0.5)
+    wait_says(case, "FailedScheduling", "waiting for")
     assert placed(case) == set()
     client.create(kai.group("again", case.namespace, minMember=3))
     wait_until(lambda: len(placed(case)) == 3, 60, "the group is bound")

@@ -80,6 +80,7 @@ def test_defaults_are_filled_in(served, name):
         "mode": "Enforce",
         "onPluginFailure": "Reject",
         "packing": "None",
+        "packingMayPreempt": False,
         "strategy": {"type": "Default", "resources": []},
     }
     served.apply(policy(name, {"strategy": {"type": "MostAllocated", "resources": [{"name": "cpu"}]}}))

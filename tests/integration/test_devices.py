@@ -29,7 +29,7 @@ ATTACHED: Mapping[str, Sequence[str]] = {"n3": ["gpu-0"]}
 @pytest.fixture(scope="module")
 def started(control_plane: ControlPlane):
     """Two nodes with a device each, one with a device that must be made ready, the controllers, and the operator."""
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     empty(control_plane.client)
     for name in (*DEVICES, *ATTACHED):
         control_plane.client.create(node(name))

@@ -31,7 +31,7 @@ PLUGIN = Path(sys.executable).parent
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane) -> ControlPlane:
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     return control_plane
 
 

@@ -24,7 +24,7 @@ FORMER_WORDS = "no new claims to deallocate, "
 
 @pytest.fixture
 def cluster(empty_cluster):
-    kit.install(empty_cluster)
+    kit.stay_installed(empty_cluster)
     empty_cluster.bulk.create([node(name, cpu="4", memory="32Gi", pods="1000") for name in NODES])
     empty_cluster.client.add_priority_class(HIGH, 1000)
     yield empty_cluster

@@ -12,6 +12,8 @@ from support.control_plane import operator_process as kit
 from support.gangs import kai
 from support.gangs.pod_groups import Case
 
+AT_ONCE = {"gracePeriodSeconds": "0"}
+
 
 @pytest.fixture
 def case(cluster: ControlPlane, namespace: str) -> Iterator[Case]:
@@ -59,3 +61,38 @@ def test_the_sub_groups_of_a_group_of_kai_have_minimums_of_their_own(case):
     case.cluster.client.create(node("another", cpu="1"))
     case.wait_placed("ray", 3)
     assert len(case.places("ray-w")) == 2
+
+
+def test_what_is_left_of_a_gang_of_kai_is_evicted_after_its_grace_period(case):
+    case.nodes(2)
+    case.cluster.client.create(kai.group("train", case.namespace, minMember=3, stalenessGracePeriod="2s"))
+    pods = [kai.member("train", f"train-{i}", case.namespace) for i in range(3)]
+    case.cluster.bulk.create(pods)
+    case.wait_placed("train", 3)
+    case.cluster.client.request("DELETE", f"/api/v1/namespaces/{case.namespace}/pods/train-0", query=AT_ONCE)
+    left = lambda: [raw for raw in kit.pods(case.cluster, case.namespace) if "deletionTimestamp" not in raw["metadata"]]
+    wait_until(lambda: left() == [], 60, "the other two pods are evicted")
+    (note,) = {event["note"] for event in kit.events(case.cluster, case.namespace, "StalePodGroup")}
+    assert note.startswith(f"{case.namespace}/train: 2 of 3 pods that start together have a node")
+    told = lambda: {event["regarding"]["name"] for event in kit.events(case.cluster, case.namespace, "Evicted")}
+    wait_until(lambda: told() == {"train-1", "train-2"}, 30, "events of the pods say why")
+
+
+def test_the_priority_class_of_a_group_of_kai_counts_for_its_pods_which_name_none(case):
+    case.nodes(2, cpu="1")
+    case.cluster.client.add_priority_class("train", 50)
+    case.cluster.client.create(kai.group("low", case.namespace, minMember=2))
+    case.cluster.bulk.create(
+        [kai.member("low", f"low-{i}", case.namespace, terminationGracePeriodSeconds=0) for i in range(2)]
+    )
+    case.wait_placed("low", 2)
+    case.cluster.client.create(kai.group("high", case.namespace, minMember=2, priorityClassName="train"))
+    case.cluster.bulk.create([kai.member("high", f"high-{i}", case.namespace) for i in range(2)])
+    case.wait_placed("high", 2)
+    made = case.cluster.client.create(kai.group("gone", case.namespace, minMember=2, priorityClassName="gone"))
+    case.cluster.bulk.create([kai.member("gone", f"gone-{i}", case.namespace) for i in range(2)])
+    told = lambda: {
+        event["regarding"]["name"] for event in kit.events(case.cluster, case.namespace, "PriorityClassNotFound")
+    }
+    wait_until(lambda: told() == {made["metadata"]["name"]}, 60, "an event names the group")
+    assert case.places("gone") == []

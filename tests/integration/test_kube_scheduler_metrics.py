@@ -38,7 +38,7 @@ PATHS = "/healthz,/readyz,/livez,/metrics*"
 
 @pytest.fixture(scope="module")
 def cluster(control_plane):
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     return control_plane
 
 

@@ -118,7 +118,7 @@ def test_every_field_is_probed():
 
 
 def test_the_operator_names_what_the_version_lacks_in_one_line(empty_cluster):
-    kit.install(empty_cluster)
+    kit.stay_installed(empty_cluster)
     with kit.running(empty_cluster, "--pod-intake=watch") as operator:
         lines = [line for line in operator.log().splitlines() if f"Kubernetes 1.{MINOR}: " in line]
     features = Features(server_minor=MINOR)
@@ -130,7 +130,7 @@ def test_the_operator_names_what_the_version_lacks_in_one_line(empty_cluster):
 @pytest.fixture(scope="module")
 def operator(control_plane: ControlPlane) -> Iterator[kit.Operator]:
     """Podwright, beside the kube-scheduler of this version."""
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     scheduler = control_plane.start_scheduler(name="kube-scheduler-of-this-version")
     # Nobody provides the volumes that its Bindings wait for.
     with kit.running(control_plane, "--pod-intake=watch", "--grace=1") as running:

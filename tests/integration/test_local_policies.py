@@ -27,7 +27,7 @@ def local(name, namespace, **spec):
 
 @pytest.fixture
 def cluster(control_plane, empty_cluster):
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     yield empty_cluster
     empty_cluster.kubectl("delete", "schedulerpolicies", "--all")
 

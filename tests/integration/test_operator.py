@@ -119,6 +119,7 @@ def test_the_last_good_generation_stays_active_after_a_restart_of_the_operator(c
             "mode": "Enforce",
             "onPluginFailure": "Reject",
             "packing": "None",
+            "packingMayPreempt": False,
             "strategy": {"type": "NodeName"},
         },
     }

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from podwright.cli.main import main
 from podwright.kube.kinds import KAI_QUEUE, VOLCANO_QUEUE, Resource
 from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
@@ -114,6 +116,9 @@ def test_teams_of_kai_have_their_limits_and_take_their_quota_back(kai):
         kai.wait_status("audio", allocated=audio, requested=audio)
         kai.wait_status("research", allocated={"cpu": "800m", "memory": "4000Mi", GPU: "8"})
         assert kit.condition({"status": kai.status("audio")}, "OverQuota")["status"] == "False"
+        asked = ["queues", "--kubeconfig", str(kai.cluster.kubeconfig), "--resource", GPU]
+        shown = CliRunner().invoke(main, asked).output
+        assert [*"├", "audio", "Open", *"4--4---"] in [line.split() for line in shown.splitlines()]
         assert kit.over_committed(kai.cluster) == {}
 
 

@@ -60,7 +60,7 @@ class Mounted:
 
 @pytest.fixture
 def cluster(empty_cluster):
-    kit.install(empty_cluster)
+    kit.stay_installed(empty_cluster)
     empty_cluster.bulk.create([node(name, cpu="4", memory="8Gi") for name in ("node-a", "node-b")])
     return empty_cluster
 

@@ -1,9 +1,10 @@
-"""Who may write SchedulerPolicies, and with what content: the roles and the admission policy of manifests/ on the real
+"""Who may write SchedulerPolicies, and with what content: the roles and the admission policies of manifests/ on the real
 API server.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
@@ -13,12 +14,15 @@ from podwright.testing import KubectlError, wait_until
 from support.control_plane import operator_process as kit
 
 BOUNDS = kit.BASE.parent / "admission" / "bounded-policies.yaml"
+USERS = BOUNDS.with_name("users-of-pods.yaml")
+USER = "podwright.dev/user"
+CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 READ, WRITE = ("get", "list", "watch"), ("create", "update", "patch", "delete")
 
 
 @pytest.fixture(scope="module")
 def cluster(control_plane):
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     return control_plane
 
 
@@ -79,3 +83,38 @@ def test_the_example_of_an_admission_policy_bounds_policies(bounded):
     assert "may only enable" in dry_run(bounded, **custom(score={"enabled": [{"name": "Random"}]}))
     assert dry_run(bounded, **custom(score={"enabled": [{"name": "ImageLocality"}], **off}, preScore=off)) == ""
     assert dry_run(bounded, schedulerName="team-a", precedence=100) == ""
+
+
+def test_admission_notes_who_creates_pods(cluster, namespace):
+    cluster.apply(USERS)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "x"}
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+
+    def created(kind: str, spec, by: str, verb: str = "create", labels=None, **metadata) -> dict:
+        api = {"Pod": "v1", "Deployment": "apps/v1"}.get(kind, "batch/v1")
+        named = {"name": "train", "namespace": namespace, "labels": labels or {}, **metadata}
+        raw = yaml.safe_dump({"apiVersion": api, "kind": kind, "metadata": named, "spec": spec})
+        who = ("--as", by, "--as-group", "system:masters")
+        return json.loads(cluster.kubectl(*verb.split(), *who, "-o", "json", "-f", "-", "--validate=false", stdin=raw))
+
+    def user(pod) -> str:
+        return pod["metadata"].get("labels", {}).get(USER, "")
+
+    def dry(kind: str, spec, by: str, **metadata) -> dict:
+        return created(kind, spec, by, "create --dry-run=server", **metadata)
+
+    try:
+        pod, forged = template["spec"], {USER: "bob"}
+        wait_until(lambda: user(dry("Pod", pod, "ann@example.com")), 30, "the admission policy takes effect")
+        assert user(dry("Pod", pod, "ann@example.com")) == "ann_example.com"
+        assert user(dry("Pod", pod, "ann", labels=forged)) == "ann"
+        assert user(dry("Pod", pod, "-" + 70 * "a" + ".")) == 62 * "a"
+        assert user(dry("Pod", pod, "ann", labels=forged, ownerReferences=[owner])) == "ann"
+        assert user(dry("Pod", pod, CONTROLLER, labels=forged, ownerReferences=[owner])) == "bob"
+        assert user(dry("Job", {"template": template}, "ann")["spec"]["template"]) == "ann"
+        cron = {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": template}}}
+        assert user(dry("CronJob", cron, "ann")["spec"]["jobTemplate"]["spec"]["template"]) == "ann"
+        assert user(created("Pod", pod, "ann")) == "ann"
+        assert user(created("Pod", pod, "bob", "apply", labels=forged)) == "ann"
+    finally:
+        cluster.kubectl("delete", "-f", str(USERS))

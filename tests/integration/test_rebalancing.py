@@ -62,7 +62,12 @@ def test_nodes_are_emptied_and_every_pod_runs_at_its_place(controller):
         shown = rebalance(cluster, "plan")
         assert "empties node n1 (1 move)" in shown
         assert f"{plan()['first'][0]['pod']}  n1 -> n0" in shown
-        cluster.apply(asked(mode="Enforce"))
+        read = plan()["hash"]
+        assert f"(plan {read})" in shown
+        cluster.apply(asked(mode="Enforce", approvedPlan="another"))
+        wait_until(lambda: plan().get("ended") == "it is not the approved plan", 60, "another plan was approved")
+        assert controller.nodes_of("c") == ["n1"]
+        cluster.apply(asked(mode="Enforce", approvedPlan=read))
         wait_until(lambda: controller.nodes_of("c") == ["n0"], 60, "the pod runs at its place")
         wait_until(lambda: status().get("recentMoves") == 1 and plan().get("moves") == 0, 60, "plans are empty")
         assert controller.nodes_of("kept") == ["n2", "n2"]

@@ -19,7 +19,7 @@ HOME = "kube-system"
 
 @pytest.fixture(scope="module")
 def installed(control_plane: ControlPlane) -> ControlPlane:
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     control_plane.kubectl("create", "role", "params", "-n", HOME, "--verb=list,watch", "--resource=configmaps")
     account = "--serviceaccount=podwright-system:podwright"
     control_plane.kubectl("create", "rolebinding", "params", "-n", HOME, "--role=params", account)

@@ -20,7 +20,7 @@ NAMESPACE = "monitoring"
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane) -> ControlPlane:
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     return control_plane
 
 

@@ -27,7 +27,7 @@ PODS = 60
 
 @pytest.fixture(scope="module")
 def cluster(control_plane):
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     return control_plane
 
 

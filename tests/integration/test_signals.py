@@ -33,7 +33,7 @@ def authority():
 @pytest.fixture(scope="module")
 def measuring(control_plane, authority, tmp_path_factory):
     """What measures nodes, as an API of the API server, which the operator may read as manifests/overlays/signals says."""
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     for raw in yaml.safe_load_all(control_plane.kubectl("kustomize", str(OVERLAY))):
         if raw and raw["kind"].startswith("ClusterRole") and raw["metadata"]["name"] == "podwright-signals":
             control_plane.apply(raw)

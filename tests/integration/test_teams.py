@@ -36,6 +36,16 @@ class Teams:
             for i in range(count)
         )
 
+    def keep(self, app: str) -> None:
+        """Makes a PodDisruptionBudget that lets none of these pods be evicted."""
+        budget = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "kept", "namespace": self.namespace},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": app}}},
+        }
+        self.cluster.client.create(budget)
+
     def bound(self, prefix: str) -> int:
         return sum(
             each["metadata"]["name"].startswith(prefix) and bool(each["spec"].get("nodeName"))
@@ -131,13 +141,7 @@ def test_a_team_takes_back_its_share_within_disruption_budgets(teams):
     with kit.reused(teams.cluster, "--pod-intake=watch"):
         for name in ("red", "blue"):
             teams.queue(name, resources={"cpu": {"guarantee": 4}})
-        budget = {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": "kept", "namespace": teams.namespace},
-            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "red-kept"}}},
-        }
-        teams.cluster.client.create(budget)
+        teams.keep("red-kept")
         teams.pods("red-kept", "red", 2, terminationGracePeriodSeconds=0)
         teams.wait_bound("red-kept", 2)
         teams.pods("red-more", "red", 6, terminationGracePeriodSeconds=0)
@@ -147,6 +151,29 @@ def test_a_team_takes_back_its_share_within_disruption_budgets(teams):
         assert (teams.bound("red-kept"), teams.bound("red-more")) == (2, 2)
         teams.wait_status("blue", allocated={"cpu": "4"}, pendingPods=2)
         assert kit.over_committed(teams.cluster) == {}
+
+
+def test_a_drained_queue_loses_its_pods_within_disruption_budgets_and_starts_none(teams):
+    with kit.reused(teams.cluster, "--pod-intake=watch"):
+        teams.queue("red", resources={"cpu": {"guarantee": 4}})
+        teams.queue("below", parent="red")
+        teams.queue("blue")
+        teams.keep("below-kept")
+        for prefix, team, count in (("below-kept", "below", 1), ("below-more", "below", 2), ("blue", "blue", 1)):
+            teams.pods(prefix, team, count, terminationGracePeriodSeconds=0)
+            teams.wait_bound(prefix, count)
+        for raw in kit.pods(teams.cluster, teams.namespace):  # budgets do not keep pods that are Pending
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": raw["metadata"]}
+            teams.cluster.client.patch(body, {"status": {"phase": "Running"}}, "status")
+        teams.queue("red", resources={"cpu": {"guarantee": 4}}, state="Drain")
+        teams.wait_bound("below-more", 0)
+        teams.pods("below-late", "below", 1)
+        waits = lambda: "queue red is in state Drain" in str(kit.pods(teams.cluster, teams.namespace))
+        wait_until(waits, 30, "the pod says what it waits for")
+        assert [teams.bound(prefix) for prefix in ("below-kept", "below-late", "blue")] == [1, 0, 1]
+        teams.queue("red", resources={"cpu": {"guarantee": 4}})
+        teams.wait_bound("below-late", 1)
+        assert teams.bound("below-kept") == 1
 
 
 def test_a_queue_that_another_team_may_not_use_is_closed_to_its_pods(teams):

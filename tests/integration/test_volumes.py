@@ -59,7 +59,7 @@ def mounting(name, namespace, *claims):
 
 @pytest.fixture(scope="module")
 def installed(control_plane: ControlPlane):
-    kit.install(control_plane)
+    kit.stay_installed(control_plane)
     manager = control_plane.start_controller_manager(["persistentvolume-binder-controller"])
     yield control_plane
     manager.stop()

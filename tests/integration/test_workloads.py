@@ -17,11 +17,11 @@ from podwright.simulator.loaded import load
 from podwright.simulator.replay.record import record
 from podwright.simulator.simulation import simulate
 from podwright.simulator.snapshot import Snapshot
-from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing import Binaries, ControlPlane, node, pod, wait_until
 from podwright.testing.objects import plural
 from support.control_plane import operator_process as kit
 from support.gangs import grove, kai, volcano
-from support.gangs.pod_groups import install_crd, remove_crd
+from support.gangs.pod_groups import SERVING_GROUPS, install_crd, remove_crd
 from support.groupings.cases import ROAD
 from support.groupings.controllers import RACK, VERSIONS, Object
 from support.groupings.settings import SCHEDULERS
@@ -54,6 +54,13 @@ def crd_of(kind: str) -> Object:
 def condition(cluster: ControlPlane, name: str, kind: str) -> dict[str, Any]:
     found = cluster.client.request("GET", f"{GROUPINGS}/{name}")
     return kit.condition(found, kind)
+
+
+@pytest.fixture(scope="module")
+def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
+    """One that serves the groups of Kubernetes itself, if its version has them."""
+    with ControlPlane(binaries=binaries, **SERVING_GROUPS) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

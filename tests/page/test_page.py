@@ -12,11 +12,13 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queues.queues import QueueRules, queues_of
 from podwright.core.queues.tree import Quota
+from podwright.core.rebalance.exact import NOTHING_BETTER
 from podwright.engine.view.waiting import PendingPod
 from podwright.kube.serve.page import routes
 from podwright.testing import pod
 from support.objects.builders import make_node, make_pod
 from support.page.cluster import backstage
+from support.page.plans import plans
 from support.page.stage import RACK, ZONE, nodes, simulated
 from support.page.teams import teams
 
@@ -256,6 +258,43 @@ def test_queues_of_teams_are_a_tree_with_bars_and_numbers(look):
         assert violations(page) == []
         stage.call(lambda: [queues_of(stage.cache).remove(name) for name in [*queues_of(stage.cache).declared]])
         expect(page.locator("#queues-card")).to_be_hidden()
+        page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_plan_of_rebalancing_is_shown_with_its_moves_and_the_racks_before_and_after(look, scheme):
+    with backstage() as stage:
+        stage.call(lambda: stage.cache.set_node(parse_node(make_node("n"))))
+        page = look(stage.url, scheme=scheme)
+        page.locator("#policies").get_by_role("button", name="built-in-default").wait_for()
+        assert page.locator("#plans-card").is_hidden()
+        stage.call(lambda: plans(stage.rig))
+        row = page.locator("#plans").get_by_role("row").nth(1)
+        expect(row).to_have_text(re.compile(r"tidyPlan\d\d:\d\d:\d\d"))
+        progress = stage.rig.engine.rebalancing.progress("tidy")
+        stage.call(lambda: setattr(progress, "plan", replace(progress.plan, exact=NOTHING_BETTER)))
+        row.get_by_role("button", name="tidy").click()
+        details = page.locator("#details")
+        picture = details.locator(".picture svg")
+        expect(picture.locator("text", has_text="nvidia.com/gpu that pods request")).to_be_visible()
+        assert picture.locator("text", has_text="rack-3").count() == 2
+        background = picture.locator(".back").evaluate("each => getComputedStyle(each).fill")
+        assert background == ("rgb(244, 246, 247)" if scheme == "light" else "rgb(14, 20, 23)")
+        expect(details).to_contain_text("empties node node-")
+        expect(details).to_contain_text(NOTHING_BETTER)
+        assert violations(page) == []
+        details.get_by_label("Resource").select_option("cpu")
+        expect(picture.locator("text", has_text="cpu that pods request")).to_be_visible()
+        page.keyboard.press("Escape")
+        assert row.get_by_role("button").evaluate("button => button === document.activeElement")
+        stage.call(lambda: stage.rig.engine.rebalancing.remove("tidy"))
+        expect(page.locator("#plans-card")).to_be_hidden()
+        evil = "<img src=x onerror=alert(1)>"
+        stage.call(lambda: plans(stage.rig, evil, evil))
+        page.locator("#plans").get_by_role("button", name=evil).click()
+        picture.get_by_text("rack-0<img src=x").first.wait_for()
+        details.locator(".step").get_by_text(f"web-1-0{evil}").first.wait_for()
+        assert page.locator("img").count() == 1  # the page's own
         page.close()
 
 

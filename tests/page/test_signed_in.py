@@ -15,7 +15,7 @@ RBAC = "rbac.authorization.k8s.io/v1"
 def operator(empty_cluster):
     """An operator with the rights of manifests/base, its secure port, and two pods that wait."""
     cluster = empty_cluster
-    kit.install(cluster)
+    kit.stay_installed(cluster)
     cluster.client.create(node("a", cpu="2"))
     cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "page-other"}})
     port = free_port()

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Final
 
-from podwright.api.policy_status import ACCEPTED, UntimedCondition, conditions_by_type, timed
+from podwright.api.own_objects import accepted, naming
+from podwright.api.policy_status import UntimedCondition, conditions_by_type, timed
 from podwright.api.queue_status import QueueReport
-from podwright.api.scheduler_policy import NAMELESS, identity_of
-from podwright.core.framework.args import ArgsError, decode, key_of
-from podwright.core.framework.durations import parse_duration
+from podwright.core.framework.args import decode, key_of
 from podwright.core.framework.validation import Problem
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, MEMORY, PODS
 from podwright.core.queues.queues import QueueRules, amount_text
@@ -89,18 +88,13 @@ def parse_kai_queue(raw: Mapping[str, Any]) -> QueueRules:
 
     Raises InvalidObjectError naming the queue and the first field that is wrong.
     """
-    name = identity_of(raw)[0]
-    try:
-        if name == NAMELESS:
-            raise InvalidObjectError("metadata.name", "a name is required")
+    with naming("Queue", raw) as name:
         spec = decode(KaiSpec, known_fields(KaiSpec, raw.get("spec")), "spec")
         quotas = {}
         for key, (resource, units) in _UNITS.items():
             where = f"spec.resources.{key}"
             given = decode(KaiResource, known_fields(KaiResource, spec.resources.get(key)), where)
             quotas[resource] = given.quota_in(units)
-    except (ArgsError, InvalidObjectError) as error:
-        raise InvalidObjectError(error.where, error.problem).in_object("Queue", name) from error
     return QueueRules(
         name=name,
         parent=spec.parent_queue,
@@ -128,7 +122,7 @@ def kai_status_of(report: QueueReport) -> dict[str, Any]:
     status: dict[str, Any] = {}
     problem, orphan = report.problem, report.orphan
     conditions = [
-        UntimedCondition(ACCEPTED, not problem, "Invalid" if problem else ACCEPTED, problem or "The queue is valid."),
+        accepted("queue", problem),
         UntimedCondition(ORPHAN, orphan, "ParentNotFound" if orphan else "NoParentMissing", problem if orphan else ""),
     ]
     rules = queues.get(name) if report.counts else None

@@ -28,11 +28,12 @@ from podwright.api.scheduler_policy import (
 )
 from podwright.api.spec.load_aware import NEEDS_SIGNALS
 from podwright.api.spec.match import CompiledMatch, Match, Selector
-from podwright.api.spec.rules import PARAMS, ParamsFrom, Rules
+from podwright.api.spec.rules import ParamsFrom, Rules, params_field
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.profile import Point
-from podwright.core.framework.validation import Rule, describe, unique_by
+from podwright.core.framework.validation import Rule, declared, unique_by
+from podwright.core.objects.raw import mapping_at
 
 LOCAL_KIND: Final = "LocalSchedulerPolicy"
 LOCAL_PLURAL: Final = "localschedulerpolicies"
@@ -50,9 +51,8 @@ _GIVEN: Final = f"has(self.plugins) && ({' || '.join(f'has(self.plugins.{key})' 
 
 @dataclass(frozen=True, slots=True)
 class LocalMatch:
-    pod_selector: Selector | None = field(
-        default=None,
-        metadata=describe("Selects pods by their labels. Not given, or empty: every pod of the namespace."),
+    pod_selector: Selector | None = declared(
+        "Selects pods by their labels. Not given, or empty: every pod of the namespace.", default=None
     )
     priority_classes: tuple[str, ...] = field(
         default=(), metadata=Match.__dataclass_fields__["priority_classes"].metadata
@@ -66,74 +66,53 @@ class LocalMatch:
 
 @dataclass(frozen=True, slots=True)
 class LocalPolicySpec:
-    scheduler_name: str = field(
+    scheduler_name: str = declared(
+        "The policy is for pods of its namespace with this spec.schedulerName.",
         default=PODWRIGHT_SCHEDULER_NAME,
-        metadata=describe(
-            "The policy is for pods of its namespace with this spec.schedulerName.",
-            maxLength=253,
-            pattern=SCHEDULER_NAME,
-        ),
+        maxLength=253,
+        pattern=SCHEDULER_NAME,
     )
-    match: LocalMatch = field(
-        default=LocalMatch(),
-        metadata=describe("Narrows the policy to some of these pods. All that is given must match."),
+    match: LocalMatch = declared(
+        "Narrows the policy to some of these pods. All that is given must match.", default=LocalMatch()
     )
-    precedence: int = field(
+    precedence: int = declared(
+        "If several policies of the namespace match a pod, the greatest precedence wins, then the older policy, then "
+        "the first name. Which SchedulerPolicy bounds them is decided before.",
         default=0,
-        metadata=describe(
-            "If several policies of the namespace match a pod, the greatest precedence wins, then the older policy, "
-            "then the first "
-            "name. Which SchedulerPolicy bounds them is decided before.",
-            format="int32",
-            minimum=-1_000_000_000,
-            maximum=1_000_000_000,
-        ),
+        format="int32",
+        minimum=-1_000_000_000,
+        maximum=1_000_000_000,
     )
-    strategy: Strategy | None = field(
-        default=None,
-        metadata=describe("How to score nodes. Not given: as the SchedulerPolicy does."),
-    )
-    plugins: Mapping[str, PolicyPluginSet] = field(
+    strategy: Strategy | None = declared("How to score nodes. Not given: as the SchedulerPolicy does.", default=None)
+    plugins: Mapping[str, PolicyPluginSet] = declared(
+        "For strategy type Custom: plugins that are merged into those of the SchedulerPolicy. Filters can be added, "
+        "but not disabled.",
         default_factory=dict,
-        metadata=describe(
-            "For strategy type Custom: plugins that are merged into those of the SchedulerPolicy. Filters can be "
-            "added, but not disabled.",
-            keys=LOCAL_POINTS,
-        ),
+        keys=LOCAL_POINTS,
     )
-    plugin_config: tuple[PolicyPluginArgs, ...] = field(
+    plugin_config: tuple[PolicyPluginArgs, ...] = declared(
+        "Arguments of plugins that only score nodes under the SchedulerPolicy.",
         default=(),
-        metadata=describe(
-            "Arguments of plugins that only score nodes under the SchedulerPolicy.", maxItems=64, **unique_by("name")
-        ),
+        maxItems=64,
+        **unique_by("name"),
     )
-    params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)
-    params_from: ParamsFrom | None = field(
+    params: Mapping[str, str] = params_field()
+    params_from: ParamsFrom | None = declared(
+        "A ConfigMap of the policy's own namespace with more params, which take precedence over `params`. The operator "
+        "reads it only if a Role of the namespace lets it `get` the ConfigMap; the condition ParamsMissing says if not.",
         default=None,
-        metadata=describe(
-            "A ConfigMap of the policy's own namespace with more params, which take precedence over `params`. The "
-            "operator reads it only if a "
-            "Role of the namespace lets it `get` the ConfigMap; the condition ParamsMissing says if not."
-        ),
     )
-    signals: tuple[str, ...] = field(
-        default=(),
-        metadata=signal_names(
-            "Names of the signals that the rules and the strategy read, of those that the SchedulerPolicy delegates."
-        ),
+    signals: tuple[str, ...] = signal_names(
+        "Names of the signals that the rules and the strategy read, of those that the SchedulerPolicy delegates."
     )
-    rules: Rules = field(
+    rules: Rules = declared(
+        "Filters in CEL, in addition to those of the SchedulerPolicy, and scores, which replace those of its rules. "
+        "Their functions that count pods see only those of this namespace.",
         default=Rules(),
-        metadata=describe(
-            "Filters in CEL, in addition to those of the SchedulerPolicy, and scores, which replace those of its "
-            "rules. Their functions "
-            "that count pods see only those of this namespace."
-        ),
     )
 
-    rebalancing: Literal["Allowed", "Never"] = field(
-        default="Allowed",
-        metadata=describe("Never: no RebalancePolicy moves these pods, if the SchedulerPolicy delegates that."),
+    rebalancing: Literal["Allowed", "Never"] = declared(
+        "Never: no RebalancePolicy moves these pods, if the SchedulerPolicy delegates that.", default="Allowed"
     )
 
     RULES = (
@@ -196,6 +175,5 @@ def parse_local_policy(raw: Mapping[str, Any]) -> LocalPolicy:
 
 def parse_local_claim(raw: Mapping[str, Any]) -> LocalPolicy:
     """Decodes only the fields that select pods. Raises PolicyError."""
-    spec = raw.get("spec")
-    given = spec if isinstance(spec, Mapping) else {}
+    given = mapping_at(raw, "spec")
     return decoded(raw, LocalPolicySpec, {key: given[key] for key in _CLAIM if key in given})

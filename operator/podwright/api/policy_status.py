@@ -11,7 +11,7 @@ lastTransitionTime while its status stays the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final, Literal, Protocol
@@ -21,7 +21,8 @@ from podwright.api.policy_overlaps import Overlap
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import LastAccepted, identity_of
 from podwright.core.framework.args import encode
-from podwright.core.framework.validation import ATOMIC, describe, unique_by
+from podwright.core.framework.validation import ATOMIC, declared, unique_by
+from podwright.core.objects.raw import mapping_at
 
 ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
@@ -54,16 +55,12 @@ class ShadowWork:
 class PackingStatus:
     """What came of the last batch of a policy with packing Optimal."""
 
-    pods: int = field(metadata=describe("How many pods there were.", minimum=0))
-    placed: int = field(metadata=describe("How many of them got a node.", minimum=0))
-    certificate: Literal["Optimal", "Bound", "TimedOut"] = field(
-        metadata=describe(
-            "Optimal: no placement is better, which is proved. Bound: see message. TimedOut: nothing is proved."
-        )
+    pods: int = declared("How many pods there were.", minimum=0)
+    placed: int = declared("How many of them got a node, or get one once their victims have left.", minimum=0)
+    certificate: Literal["Optimal", "Bound", "TimedOut"] = declared(
+        "Optimal: no placement is better, which is proved. Bound: see message. TimedOut: nothing is proved."
     )
-    message: str = field(
-        default="", metadata=describe("How far the placement may be from the best one, or a problem.", maxLength=1024)
-    )
+    message: str = declared("How far the placement may be from the best one, or a problem.", default="", maxLength=1024)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,19 +111,18 @@ COUNTS: Final = frozenset({"decisions", "pendingPods", "evaluationErrors", "faul
 """The fields of a status that may change all the time."""
 
 
-def _count(description: str, form: str = "int64") -> int:
+def _count(description: str, form: str = "int64") -> Any:
     """A field with a number of things. `form`: its format in the CRD."""
-    return field(default=0, metadata=describe(description, format=form, minimum=0))
+    return declared(description, default=0, format=form, minimum=0)
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowStatus:
-    since: str = field(metadata=describe("When this generation began to be compared.", format="date-time"))
-    agreement: str = field(
+    since: str = declared("When this generation began to be compared.", format="date-time")
+    agreement: str = declared(
+        "The share of agreements, without ties, such as 98.50 %. Absent: nothing to compare yet.",
         default="",
-        metadata=describe(
-            "The share of agreements, without ties, such as 98.50 %. Absent: nothing to compare yet.", maxLength=16
-        ),
+        maxLength=16,
     )
     agreed: int = _count("How often the policy and the other scheduler agreed.")
     tied: int = _count("How often the other scheduler chose one of several nodes with the policy's best score.")
@@ -135,8 +131,8 @@ class ShadowStatus:
 
 @dataclass(frozen=True, slots=True)
 class FaultReport:
-    time: str = field(metadata=describe("When it happened last.", format="date-time"))
-    message: str = field(metadata=describe("What a plugin or a rule did.", maxLength=1024))
+    time: str = declared("When it happened last.", format="date-time")
+    message: str = declared("What a plugin or a rule did.", maxLength=1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +147,8 @@ class RuleCost:
 
 @dataclass(frozen=True, slots=True)
 class InterpretedRule:
-    name: str = field(metadata=describe("The rule.", maxLength=63))
-    reason: str = field(metadata=describe("Why it cannot run on all nodes at once.", maxLength=1024))
+    name: str = declared("The rule.", maxLength=63)
+    reason: str = declared("Why it cannot run on all nodes at once.", maxLength=1024)
 
 
 class Policies(Protocol):
@@ -170,60 +166,45 @@ class Policies(Protocol):
 class Condition:
     """A metav1.Condition."""
 
-    type: str = field(
-        metadata=describe(
-            "Accepted (the newest generation is valid), Active (the policy decides about pods), PluginFailed (a plugin "
-            "raised an exception since this generation is active), PluginOutdated (the plugin files have changed, and "
-            "cannot be loaded), PluginSwitchedOff (a plugin took too long, or did not return), ParamsMissing (a "
-            "ConfigMap that has params does not exist), OverBudget (what a local policy adds takes too long), or "
-            "Conflict (some "
-            "pods may match this policy and others of the same precedence).",
-            maxLength=316,
-        )
+    type: str = declared(
+        "Accepted (the newest generation is valid), Active (the policy decides about pods), PluginFailed (a plugin "
+        "raised an exception since this generation is active), PluginOutdated (the plugin files have changed, and "
+        "cannot be loaded), PluginSwitchedOff (a plugin took too long, or did not return), ParamsMissing (a ConfigMap "
+        "that has params does not exist), OverBudget (what a local policy adds takes too long), or Conflict (some pods "
+        "may match this policy and others of the same precedence).",
+        maxLength=316,
     )
-    status: Literal["True", "False", "Unknown"] = field(metadata=describe("Whether the condition holds."))
-    reason: str = field(
-        metadata=describe(
-            "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported, NotAllowed. "
-            "Active: InForce, LastGoodGeneration, ShadowMode, Shadowed, NotAccepted. PluginFailed: ExceptionRaised. "
-            "PluginOutdated: ReloadFailed. PluginSwitchedOff: TooSlow. "
-            "ParamsMissing: NoConfigMap. "
-            "OverBudget: TooSlow. Conflict: EqualPrecedence.",
-            maxLength=1024,
-        )
+    status: Literal["True", "False", "Unknown"] = declared("Whether the condition holds.")
+    reason: str = declared(
+        "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported, NotAllowed. Active: InForce, LastGoodGeneration, "
+        "ShadowMode, Shadowed, NotAccepted. PluginFailed: ExceptionRaised. PluginOutdated: ReloadFailed. "
+        "PluginSwitchedOff: TooSlow. ParamsMissing: NoConfigMap. OverBudget: TooSlow. Conflict: EqualPrecedence.",
+        maxLength=1024,
     )
-    message: str = field(
-        metadata=describe("What is wrong and where, and which generation is active.", maxLength=_MESSAGE_LIMIT)
-    )
-    last_transition_time: str = field(metadata=describe("When `status` last changed.", format="date-time"))
-    observed_generation: int | None = field(
-        default=None, metadata=describe("The generation that the condition is about.", minimum=0)
-    )
+    message: str = declared("What is wrong and where, and which generation is active.", maxLength=_MESSAGE_LIMIT)
+    last_transition_time: str = declared("When `status` last changed.", format="date-time")
+    observed_generation: int | None = declared("The generation that the condition is about.", default=None, minimum=0)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyStatus:
-    observed_generation: int | None = field(
-        default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
+    observed_generation: int | None = declared(
+        "The newest generation that the operator has checked.", default=None, minimum=0
     )
-    conditions: tuple[Condition, ...] = field(
+    conditions: tuple[Condition, ...] = declared(
+        "Accepted and Active; PluginFailed, PluginOutdated, PluginSwitchedOff, ParamsMissing, OverBudget and Conflict "
+        "if they hold.",
         default=(),
-        metadata=describe(
-            "Accepted and Active; PluginFailed, PluginOutdated, PluginSwitchedOff, ParamsMissing, OverBudget and "
-            "Conflict if they hold.",
-            maxItems=16,
-            **unique_by("type"),
-        ),
+        maxItems=16,
+        **unique_by("type"),
     )
-    last_accepted: LastAccepted | None = field(
+    last_accepted: LastAccepted | None = declared(
+        "The generation that was accepted last. It stays active while a newer one is invalid, even if the operator "
+        "restarts.",
         default=None,
-        metadata=describe(
-            "The generation that was accepted last. It stays active while a newer one is invalid, even if the operator "
-            "restarts."
-        ),
     )
-    active_generation: int | None = field(
-        default=None, metadata=describe("The generation that decides about pods; absent if none does.", minimum=0)
+    active_generation: int | None = declared(
+        "The generation that decides about pods; absent if none does.", default=None, minimum=0
     )
     decisions: int = _count(
         "How many decisions the policy has made since the operator started. This, pendingPods and evaluationErrors "
@@ -233,39 +214,31 @@ class PolicyStatus:
     evaluation_errors: int = _count(
         "How many exceptions of plugins and errors of rules there were since the operator started."
     )
-    faults: tuple[FaultReport, ...] = field(
+    faults: tuple[FaultReport, ...] = declared(
+        "The last different faults, the latest first.", default=(), maxItems=_FAULTS, **ATOMIC
+    )
+    interpreted_rules: tuple[InterpretedRule, ...] = declared(
+        "The rules that are evaluated node by node, which takes longer than on all nodes at once.",
         default=(),
-        metadata=describe("The last different faults, the latest first.", maxItems=_FAULTS, **ATOMIC),
+        maxItems=128,
+        **unique_by("name"),
     )
-    interpreted_rules: tuple[InterpretedRule, ...] = field(
-        default=(),
-        metadata=describe(
-            "The rules that are evaluated node by node, which takes longer than on all nodes at once.",
-            maxItems=128,
-            **unique_by("name"),
-        ),
+    rule_cost: RuleCost | None = declared(
+        "Of a policy with rules: what they cost, estimated and measured.", default=None
     )
-    rule_cost: RuleCost | None = field(
-        default=None, metadata=describe("Of a policy with rules: what they cost, estimated and measured.")
-    )
-    shadow: ShadowStatus | None = field(
+    shadow: ShadowStatus | None = declared(
+        "Of a policy with mode Shadow: how far it agrees, as of the last time that the status was written. The metrics "
+        "and `podwright shadow report` are always current.",
         default=None,
-        metadata=describe(
-            "Of a policy with mode Shadow: how far it agrees, as of the last time that the status was written. The "
-            "metrics and "
-            "`podwright shadow report` are always current."
-        ),
     )
-    packing: PackingStatus | None = field(
-        default=None, metadata=describe("Of a policy with packing Optimal: what came of its last batch of pods.")
+    packing: PackingStatus | None = declared(
+        "Of a policy with packing Optimal: what came of its last batch of pods.", default=None
     )
-    bounded_by: tuple[str, ...] = field(
+    bounded_by: tuple[str, ...] = declared(
+        "Of a LocalSchedulerPolicy: the SchedulerPolicies whose delegation bounds it.",
         default=(),
-        metadata=describe(
-            "Of a LocalSchedulerPolicy: the SchedulerPolicies whose delegation bounds it.",
-            maxItems=16,
-            **ATOMIC,
-        ),
+        maxItems=16,
+        **ATOMIC,
     )
 
 
@@ -337,8 +310,7 @@ def says_accepted(raw: Mapping[str, Any]) -> bool:
     """True if the operator has accepted this generation of the raw policy, by its status. Never raises, whatever the
     status contains.
     """
-    status = raw.get("status")
-    found = conditions_by_type(status if isinstance(status, Mapping) else None).get(ACCEPTED, {})
+    found = conditions_by_type(mapping_at(raw, "status")).get(ACCEPTED, {})
     return found.get("status") == "True" and found.get("observedGeneration") == identity_of(raw)[2]
 
 

@@ -8,22 +8,20 @@ quantities, as in a pod's requests.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from podwright.api.own_objects import CheckedStatus, accepted, checked_status, conditions, count
 from podwright.api.policy_status import (
-    ACCEPTED,
     ACTIVE,
     Condition,
     UntimedCondition,
-    conditions_by_type,
     rfc3339,
-    timed,
 )
 from podwright.api.scheduler_policy import LastAccepted
 from podwright.core.framework.args import encode
-from podwright.core.framework.validation import describe, unique_by
+from podwright.core.framework.validation import declared, unique_by
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.resources import CPU
@@ -43,39 +41,34 @@ USER_RESOURCES: Final = 8
 
 def described_amounts(description: str) -> Any:
     """A field of amounts by resource."""
-    return field(
-        default_factory=dict,
-        metadata=describe(description, maxProperties=MAX_RESOURCES, additionalProperties={"maxLength": 64}),
+    return declared(
+        description, default_factory=dict, maxProperties=MAX_RESOURCES, additionalProperties={"maxLength": 64}
     )
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCondition(Condition):
-    type: str = field(
-        metadata=describe(
-            "Accepted (the newest generation is valid) and Active (pods of the queue are scheduled). Only while they hold: "
-            "OverLimit (pods that run have more than a limit), FlavorWithoutNodes (no node has the labels of a flavor) and "
-            "CapacityUnknown (not all devices of a class are counted).",
-            maxLength=316,
-        )
+    type: str = declared(
+        "Accepted (the newest generation is valid) and Active (pods of the queue are scheduled). Only while they hold: "
+        "OverLimit (pods that run have more than a limit), FlavorWithoutNodes (no node has the labels of a flavor) and "
+        "CapacityUnknown (not all devices of a class are counted).",
+        maxLength=316,
     )
-    reason: str = field(
-        metadata=describe(
-            "Accepted: Accepted, Invalid. Active: InForce, LastGoodGeneration, NotAccepted, NotOpen. Others: their type.",
-            maxLength=1024,
-        )
+    reason: str = declared(
+        "Accepted: Accepted, Invalid. Active: InForce, LastGoodGeneration, NotAccepted, NotOpen. Others: their type.",
+        maxLength=1024,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class FirstWaiting:
-    pod: str = field(metadata=describe("The pod as namespace/name.", maxLength=512))
-    message: str = field(metadata=describe("The bound that it waits for, with numbers.", maxLength=1024))
+    pod: str = declared("The pod as namespace/name.", maxLength=512)
+    message: str = declared("The bound that it waits for, with numbers.", maxLength=1024)
 
 
 @dataclass(frozen=True, slots=True)
 class UserUsage:
-    user: str = field(metadata=describe("The label podwright.dev/user of the user's pods.", maxLength=63))
+    user: str = declared("The label podwright.dev/user of the user's pods.", maxLength=63)
     hours: Mapping[str, str] = described_amounts(
         "The part of the queue's hours that belongs to these pods, by resource."
     )
@@ -83,40 +76,30 @@ class UserUsage:
 
 @dataclass(frozen=True, slots=True)
 class UsageStatus:
-    observed_at: str = field(metadata=describe("When it was counted.", format="date-time"))
+    observed_at: str = declared("When it was counted.", format="date-time")
     average: Mapping[str, str] = described_amounts("What the queue used on average, with its half-life, by resource.")
     hours: Mapping[str, str] = described_amounts(
         "What it has used since the record began, in CPU-hours, byte-hours, GPU-hours and so on, by resource."
     )
-    since: str = field(default="", metadata=describe("When the record began. An RFC 3339 time.", maxLength=32))
-    users: tuple[UserUsage, ...] = field(
+    since: str = declared("When the record began. An RFC 3339 time.", default="", maxLength=32)
+    users: tuple[UserUsage, ...] = declared(
+        "Those who have used most. What is left of the hours belongs to others, and to pods without a user.",
         default=(),
-        metadata=describe(
-            "Those who have used most. What is left of the hours belongs to others, and to pods without a user.",
-            maxItems=MAX_USERS,
-            **unique_by("user"),
-        ),
+        maxItems=MAX_USERS,
+        **unique_by("user"),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class QueueStatus:
-    observed_generation: int | None = field(
-        default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
+class QueueStatus(CheckedStatus):
+    conditions: tuple[QueueCondition, ...] = conditions("Accepted, Active, and warnings.")
+    last_accepted: LastAccepted | None = declared(
+        "The generation that was accepted last. It stays in force while a newer one is invalid.", default=None
     )
-    conditions: tuple[QueueCondition, ...] = field(
-        default=(), metadata=describe("Accepted, Active, and warnings.", maxItems=16, **unique_by("type"))
-    )
-    last_accepted: LastAccepted | None = field(
-        default=None,
-        metadata=describe("The generation that was accepted last. It stays in force while a newer one is invalid."),
-    )
-    summary: str = field(
+    summary: str = declared(
+        "In short what the queue has of each resource that it has a quota of: `nvidia.com/gpu 32 of 32`.",
         default="",
-        metadata=describe(
-            "In short what the queue has of each resource that it has a quota of: `nvidia.com/gpu 32 of 32`.",
-            maxLength=1024,
-        ),
+        maxLength=1024,
     )
     allocated: Mapping[str, str] = described_amounts(
         "What the pods of the queue that have a node request, by resource."
@@ -133,15 +116,12 @@ class QueueStatus:
     pending: Mapping[str, str] = described_amounts(
         "What the pods of the queue that wait for a node request, by resource."
     )
-    pending_pods: int = field(
-        default=0, metadata=describe("How many pods of the queue wait for a node.", format="int32", minimum=0)
+    pending_pods: int = count("How many pods of the queue wait for a node.")
+    usage: UsageStatus | None = declared(
+        "What the queue has used over time. Written with other changes, or once in ten minutes.", default=None
     )
-    usage: UsageStatus | None = field(
-        default=None,
-        metadata=describe("What the queue has used over time. Written with other changes, or once in ten minutes."),
-    )
-    first_waiting: FirstWaiting | None = field(
-        default=None, metadata=describe("The first pod that a bound of the queue, or of one above it, holds back.")
+    first_waiting: FirstWaiting | None = declared(
+        "The first pod that a bound of the queue, or of one above it, holds back.", default=None
     )
 
 
@@ -167,27 +147,26 @@ class QueueReport:
 
 def status_of(report: QueueReport) -> dict[str, Any]:
     """The status of a SchedulingQueue. If it equals the previous one, nothing has to be written."""
-    queues, problem, generation = report.queues, report.problem, report.generation
-    before, in_tree = conditions_by_type(report.previous), report.counts and queues.get(report.name) is not None
-    accepted = UntimedCondition(
-        ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The queue is valid."
-    )
+    queues = report.queues
+    in_tree = report.counts and queues.get(report.name) is not None
     warnings = queues.warnings(report.name) if in_tree else {}
-    conditions = [
-        accepted,
+    found = [
+        accepted("queue", report.problem),
         active(report, in_tree=in_tree),
         *(UntimedCondition(kind, True, kind, str(warning)) for kind, warning in warnings.items()),
     ]
     status = {
         **encode(amounts_in(queues, report.name) if in_tree else QueueStatus()),
-        "observedGeneration": generation,
-        "conditions": [timed(each, before.get(each.type), generation, report.now) for each in conditions],
+        **checked_status(
+            found,
+            generation=report.generation,
+            previous=report.previous,
+            now=report.now,
+            keeps=(report.problem, report.spec),
+        ),
     }
     if report.counts and (usage := _usage(queues.records.get(report.name), report.previous)):
         status["usage"] = usage
-    kept = report.previous.get("lastAccepted") if problem else {"generation": generation, "spec": report.spec}
-    if isinstance(kept, Mapping):
-        status["lastAccepted"] = kept
     return {key: value for key, value in status.items() if value or key == "observedGeneration"}
 
 

@@ -6,9 +6,10 @@ The operator writes all of it. The view of a queue has the queue's name. It says
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from podwright.api.own_objects import conditions, count
 from podwright.api.policy_status import conditions_by_type, timed
 from podwright.api.queue_status import (
     FirstWaiting,
@@ -21,7 +22,7 @@ from podwright.api.queue_status import (
 )
 from podwright.api.scheduling_queue import MAX_QUEUE_NAME
 from podwright.core.framework.args import encode
-from podwright.core.framework.validation import describe, unique_by
+from podwright.core.framework.validation import declared
 from podwright.core.objects.pod import PodInfo
 
 VIEW_KIND: Final = "QueueView"
@@ -30,18 +31,15 @@ VIEW_PLURAL: Final = "queueviews"
 
 @dataclass(frozen=True, slots=True)
 class QueueViewSpec:
-    queue: str = field(metadata=describe("The name of the queue.", minLength=1, maxLength=MAX_QUEUE_NAME))
+    queue: str = declared("The name of the queue.", minLength=1, maxLength=MAX_QUEUE_NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueViewStatus:
-    conditions: tuple[QueueCondition, ...] = field(
-        default=(), metadata=describe("Active.", maxItems=16, **unique_by("type"))
-    )
-    state: str = field(default="", metadata=describe("The state of the queue.", maxLength=16))
-    summary: str = field(
-        default="",
-        metadata=describe("In short what the queue has of each resource that it has a quota of.", maxLength=1024),
+    conditions: tuple[QueueCondition, ...] = conditions("Active.")
+    state: str = declared("The state of the queue.", default="", maxLength=16)
+    summary: str = declared(
+        "In short what the queue has of each resource that it has a quota of.", default="", maxLength=1024
     )
     guarantee: Mapping[str, str] = described_amounts("What the queue is guaranteed, by resource.")
     limit: Mapping[str, str] = described_amounts("The most that it may have, by resource.")
@@ -52,11 +50,9 @@ class QueueViewStatus:
     borrowed: Mapping[str, str] = described_amounts("How much of what it has is above its guarantee, by resource.")
     lent: Mapping[str, str] = described_amounts("How much of its guarantee it does not use, by resource.")
     pending: Mapping[str, str] = described_amounts("What its waiting pods request, by resource.")
-    pending_pods: int = field(
-        default=0, metadata=describe("How many pods of the queue wait for a node.", format="int32", minimum=0)
-    )
-    first_waiting: FirstWaiting | None = field(
-        default=None, metadata=describe("The first pod of this namespace that a bound holds back.")
+    pending_pods: int = count("How many pods of the queue wait for a node.")
+    first_waiting: FirstWaiting | None = declared(
+        "The first pod of this namespace that a bound holds back.", default=None
     )
 
 

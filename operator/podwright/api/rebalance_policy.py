@@ -7,16 +7,16 @@ podwright/api/crd.py derives the CustomResourceDefinition from them. core/rebala
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+from podwright.api.own_objects import CheckedStatus, conditions, count, read_object
 from podwright.api.policy_status import Condition
-from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, decoded, identity_of
+from podwright.api.scheduler_policy import identity_of
 from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
 from podwright.api.spec.match import CompiledMatch, Match, Subject
-from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.validation import SET, Problem, describe, key_path, unique_by
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.framework.validation import SET, Problem, declared, key_path, unique_by
+from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, is_qualified_name
 from podwright.core.rebalance.movable import SYSTEM_NAMESPACES
@@ -33,53 +33,54 @@ _OWNED_BY_NODE: Final = ("DaemonSet", "Node")
 
 @dataclass(frozen=True, slots=True)
 class RebalanceGoal:
-    type: GoalType = field(
-        metadata=describe(
-            "EmptyNodes: as many nodes as possible, or `count` of them, have no pods but those of DaemonSets. "
-            "RepairViolations: pods that do "
-            "not pass their filters on their nodes any more get others. MakeRoom: pods of the size `requests` find "
-            "room, or pod groups that wait. FewestFragments: fewer free parts of shared devices are of no use to "
-            "typical pods, by the measure of strategy LeastFragmentation."
-        )
+    type: GoalType = declared(
+        "EmptyNodes: as many nodes as possible, or `count` of them, have no pods but those of DaemonSets. "
+        "RepairViolations: pods that do not pass their filters on their nodes any more get others. MakeRoom: pods of "
+        "the size `requests` find room, or pod groups that wait. FewestFragments: fewer free parts of shared devices "
+        "are of no use to typical pods, by the measure of strategy LeastFragmentation."
     )
-    weight: int = field(
+    weight: int = declared(
+        "What an emptied node, a repaired pod, room for one more pod, or one device less in fragments is worth.",
         default=1,
-        metadata=describe(
-            "What an emptied node, a repaired pod, room for one more pod, or one device less in fragments is worth.",
-            format="int32",
-            minimum=1,
-            maximum=1_000_000,
-        ),
+        format="int32",
+        minimum=1,
+        maximum=1_000_000,
     )
-    requests: Mapping[str, QuotaAmount] = field(
+    requests: Mapping[str, QuotaAmount] = declared(
+        "With MakeRoom: what each pod requests, on one node, by resource as in a container's requests. With "
+        "EmptyNodes: what a node that counts offers. Quantities.",
         default_factory=dict,
-        metadata=describe(
-            "With MakeRoom: what each pod requests, on one node, by resource as in a container's requests. With "
-            "EmptyNodes: what a node that counts offers. Quantities.",
-            maxProperties=16,
-            additionalProperties=QUANTITY,
-        ),
+        maxProperties=16,
+        additionalProperties=QUANTITY,
     )
-    count: int | None = field(
+    count: int | None = declared(
+        "With MakeRoom: for how many such pods; 1 by default. With EmptyNodes: how many nodes are kept free; as many "
+        "as possible by default.",
         default=None,
-        metadata=describe(
-            "With MakeRoom: for how many such pods; 1 by default. With EmptyNodes: how many nodes are kept free; as "
-            "many as possible by default.",
-            format="int32",
-            minimum=1,
-            maximum=10_000,
-        ),
+        format="int32",
+        minimum=1,
+        maximum=10_000,
     )
-
-    gangs: tuple[str, ...] = field(
+    topology_key: str = declared(
+        "With MakeRoom and requests: the node label whose values are domains, such as racks. Each of `domains` has "
+        "room for `count` pods.",
+        default="",
+        maxLength=317,
+    )
+    domains: int | None = declared(
+        "With topologyKey: in how many domains there is room; 1 by default.",
+        default=None,
+        format="int32",
+        minimum=1,
+        maximum=1_000,
+    )
+    gangs: tuple[str, ...] = declared(
+        "With MakeRoom, instead of requests: the pod groups that get room while they wait for it. Each is "
+        "namespace/name, namespace/* for all of a namespace, or * for all.",
         default=(),
-        metadata=describe(
-            "With MakeRoom, instead of requests: the pod groups that get room while they wait for it. Each is "
-            "namespace/name, namespace/* for all of a namespace, or * for all.",
-            maxItems=64,
-            items={"maxLength": 317, "pattern": r"^(\*|[a-z0-9.-]+/(\*|[a-z0-9.-]+))$"},
-            **SET,
-        ),
+        maxItems=64,
+        items={"maxLength": 317, "pattern": r"^(\*|[a-z0-9.-]+/(\*|[a-z0-9.-]+))$"},
+        **SET,
     )
 
     @property
@@ -95,6 +96,12 @@ class RebalanceGoal:
         for name, given in (("requests", self.requests), ("count", self.count)):
             if given and self.type not in (MAKE_ROOM, EMPTY_NODES):
                 yield f"{where}.{name}", "only a goal of the type MakeRoom or EmptyNodes has them"
+        if self.topology_key and not (self.type == MAKE_ROOM and self.requests):
+            yield f"{where}.topologyKey", "only a goal of the type MakeRoom with requests has it"
+        elif self.topology_key and not is_qualified_name(self.topology_key):
+            yield f"{where}.topologyKey", f"{self.topology_key!r} is not a label key"
+        if self.domains is not None and not self.topology_key:
+            yield f"{where}.domains", "needs a topologyKey"
         for name, amount in self.requests.items():
             if not is_qualified_name(name):
                 yield f"{where}.requests{key_path(name)}", "is not the name of a resource"
@@ -110,17 +117,12 @@ def _amount(resource: str, amount: QuotaAmount) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceWindow:
-    start: str = field(
-        metadata=describe(
-            "When it opens, as hours and minutes in UTC: 22:00.",
-            maxLength=5,
-            pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$",
-        )
+    start: str = declared(
+        "When it opens, as hours and minutes in UTC: 22:00.", maxLength=5, pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$"
     )
-    duration: str = field(metadata=describe("For how long it is open: from 1m to 24h. A duration.", **_DURATION))
-    days: tuple[Day, ...] = field(
-        default=get_args(Day),
-        metadata=describe("On which days it opens, in UTC. Not given: each day.", minItems=1, maxItems=7, **SET),
+    duration: str = declared("For how long it is open: from 1m to 24h. A duration.", **_DURATION)
+    days: tuple[Day, ...] = declared(
+        "On which days it opens, in UTC. Not given: each day.", default=get_args(Day), minItems=1, maxItems=7, **SET
     )
 
     def window(self) -> Window:
@@ -132,89 +134,72 @@ class RebalanceWindow:
 
 @dataclass(frozen=True, slots=True)
 class RebalancePolicySpec:
-    goals: tuple[RebalanceGoal, ...] = field(
-        metadata=describe("What pods are moved for.", minItems=1, maxItems=8, **unique_by("type"))
-    )
-    mode: Mode = field(
+    goals: tuple[RebalanceGoal, ...] = declared("What pods are moved for.", minItems=1, maxItems=8, **unique_by("type"))
+    mode: Mode = declared(
+        "Plan: the status says which moves there would be. Enforce: pods move. Stop: no plans, and no move begins.",
         default="Plan",
-        metadata=describe(
-            "Plan: the status says which moves there would be. Enforce: pods move. Stop: no plans, and no move begins."
-        ),
     )
-    match: Match | None = field(
+    approved_plan: str = declared(
+        "With mode Enforce: the hash of the only plan that is carried out, which is status.plan.hash. Not given: all "
+        "plans are.",
+        default="",
+        maxLength=64,
+    )
+    match: Match | None = declared(
+        "The pods that may move. All that is given must hold. Not given: all. Pods of the system's namespaces, and "
+        "system-critical ones, never move.",
         default=None,
-        metadata=describe(
-            "The pods that may move. All that is given must hold. Not given: all. Pods of the system's namespaces, and "
-            "system-critical ones, never move."
-        ),
     )
-    owners: tuple[str, ...] = field(
+    owners: tuple[str, ...] = declared(
+        "The kinds of the controllers of these pods. Only controllers that create a deleted pod again belong here.",
         default=("ReplicaSet", "StatefulSet", "ReplicationController"),
-        metadata=describe(
-            "The kinds of the controllers of these pods. Only controllers that create a deleted pod again belong here.",
-            minItems=1,
-            maxItems=32,
-            items={"minLength": 1, "maxLength": 63},
-            **SET,
-        ),
+        minItems=1,
+        maxItems=32,
+        items={"minLength": 1, "maxLength": 63},
+        **SET,
     )
-    move_local_storage: bool = field(
+    move_local_storage: bool = declared(
+        "Whether pods with emptyDir or hostPath volumes may move. What these hold stays behind, or is deleted.",
         default=False,
-        metadata=describe(
-            "Whether pods with emptyDir or hostPath volumes may move. What these hold stays behind, or is deleted."
-        ),
     )
-    max_moves: int = field(
-        default=100, metadata=describe("The most moves in an hour.", format="int32", minimum=1, maximum=1_000)
+    max_moves: int = declared("The most moves in an hour.", default=100, format="int32", minimum=1, maximum=1_000)
+    max_moves_at_once: int = declared(
+        "The most moves that have begun and not ended.", default=1, format="int32", minimum=1, maximum=100
     )
-    max_moves_at_once: int = field(
+    max_moves_at_once_per_owner: int = declared(
+        "The most moves of pods of one controller that have begun and not ended.",
         default=1,
-        metadata=describe("The most moves that have begun and not ended.", format="int32", minimum=1, maximum=100),
+        format="int32",
+        minimum=1,
+        maximum=100,
     )
-    max_moves_at_once_per_owner: int = field(
-        default=1,
-        metadata=describe(
-            "The most moves of pods of one controller that have begun and not ended.",
-            format="int32",
-            minimum=1,
-            maximum=100,
-        ),
-    )
-    max_moves_at_once_per_node: int = field(
+    max_moves_at_once_per_node: int = declared(
+        "The most moves from or to one node that have begun and not ended.",
         default=100,
-        metadata=describe(
-            "The most moves from or to one node that have begun and not ended.", format="int32", minimum=1, maximum=100
-        ),
+        format="int32",
+        minimum=1,
+        maximum=100,
     )
-    min_gain: QuotaAmount = field(
+    min_gain: QuotaAmount = declared(
+        "The least gain for each move. A quantity: with 50m, and a weight of 1, a node is worth 20 moves.",
         default="50m",
-        metadata=describe(
-            "The least gain for each move. A quantity: with 50m, and a weight of 1, a node is worth 20 moves.",
-            **QUANTITY,
-        ),
+        **QUANTITY,
     )
-    cooldown: str = field(
+    cooldown: str = declared(
+        "How old a pod must be to move. A pod that is created in place of a moved one is new. A duration.",
         default="1h",
-        metadata=describe(
-            "How old a pod must be to move. A pod that is created in place of a moved one is new. A duration.",
-            **_DURATION,
-        ),
+        **_DURATION,
     )
-    hold_for: str = field(
+    hold_for: str = declared(
+        "For how long, beyond its grace period, the place of a moved pod is held for the one that its controller "
+        "creates. A duration from 1s to 24h.",
         default="5m",
-        metadata=describe(
-            "For how long the place of a moved pod is held for the one that its controller creates. A duration from 1s "
-            "to 24h.",
-            **_DURATION,
-        ),
+        **_DURATION,
     )
-    interval: str = field(
-        default="10m", metadata=describe("The time between two plans. A duration of at least 1s.", **_DURATION)
-    )
+    interval: str = declared("The time between two plans. A duration of at least 1s.", default="10m", **_DURATION)
 
-    windows: tuple[RebalanceWindow, ...] = field(
-        default=(),
-        metadata=describe("When plans are made and moves begin. Not given: at any time.", maxItems=16),
+    windows: tuple[RebalanceWindow, ...] = declared(
+        "When plans are made and moves begin. Not given: at any time.", default=(), maxItems=16
     )
 
     def validate(self, where: str) -> Iterator[Problem]:
@@ -247,12 +232,15 @@ class RebalancePolicySpec:
             generation=generation,
             created=created,
             mode=self.mode,
+            approved_plan=self.approved_plan,
             weights={goal.type: goal.weight for goal in self.goals},
             matches=lambda pod, labels: match.matches(Subject.of(pod, labels)),
             owners=frozenset(self.owners),
             local_storage=self.move_local_storage,
             room=room.amounts if room else {},
             room_count=(room.count or 1) if room else 0,
+            room_key=room.topology_key if room else "",
+            room_domains=(room.domains or 1) if room else 1,
             empty_count=(empty.count or 0) if empty else 0,
             empty_offers=empty.amounts if empty else {},
             gangs=room.gangs if room else (),
@@ -270,80 +258,76 @@ class RebalancePolicySpec:
 
 def parse_rebalance_policy(raw: Mapping[str, Any]) -> RebalanceRules:
     """Decodes a RebalancePolicy object. Raises InvalidObjectError naming the policy and every field that is wrong."""
-    name, uid, generation = identity_of(raw)
-    try:
-        if name == NAMELESS:
-            raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
-        check_kind(raw, REBALANCE_KIND)
-        found = decoded(raw, RebalancePolicySpec, raw.get("spec"))
-        return found.spec.rules(name, uid, generation, found.created)
-    except PolicyError as error:
-        where, _, problem = error.message.partition(": ")
-        raise InvalidObjectError(where, problem).in_object(REBALANCE_KIND, name) from error
-
-
-def _count(description: str, size: str = "int32") -> int:
-    return field(default=0, metadata=describe(description, format=size, minimum=0))
+    uid = identity_of(raw)[1]
+    return read_object(
+        raw,
+        REBALANCE_KIND,
+        RebalancePolicySpec,
+        lambda found: found.spec.rules(found.name, uid, found.generation, found.created),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceCondition(Condition):
-    type: str = field(metadata=describe("Accepted (the policy is valid) or Active (it plans).", maxLength=316))
-    reason: str = field(
-        metadata=describe(
-            "Accepted: Accepted, Invalid. Active: Planning, Enforcing, Stopped, OutsideWindow, Conflict, NotAccepted.",
-            maxLength=1024,
-        )
+    type: str = declared("Accepted (the policy is valid) or Active (it plans).", maxLength=316)
+    reason: str = declared(
+        "Accepted: Accepted, Invalid. Active: Planning, Enforcing, Stopped, OutsideWindow, Conflict, NotAccepted.",
+        maxLength=1024,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    pod: str = field(metadata=describe("namespace/name.", maxLength=512))
-    source: str = field(metadata=describe("Its node.", maxLength=253))
-    target: str = field(metadata=describe("The node that is to have it.", maxLength=253))
+    pod: str = declared("namespace/name.", maxLength=512)
+    source: str = declared("Its node.", maxLength=253)
+    target: str = declared("The node that is to have it.", maxLength=253)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanStatus:
-    time: str = field(default="", metadata=describe("When it was made. An RFC 3339 time.", maxLength=32))
-    gain: int = _count("What it is worth, by the weights of the goals.", "int64")
-    gained: int = _count("What it has been worth so far.", "int64")
-    empties: int = _count("How many nodes it empties.")
-    moves: int = _count("How many pods it moves.")
-    moved: int = _count("How many of its pods have moved.")
-    first: tuple[PlannedMove, ...] = field(
-        default=(), metadata=describe("The first moves of the plan.", maxItems=20, **unique_by("pod"))
+    time: str = declared("When it was made. An RFC 3339 time.", default="", maxLength=32)
+    hash: str = declared("Names its moves, for spec.approvedPlan; empty without moves.", default="", maxLength=64)
+    gain: int = count("What it is worth, by the weights of the goals.", "int64")
+    gained: int = count("What it has been worth so far.", "int64")
+    empties: int = count("How many nodes it empties.")
+    moves: int = count("How many pods it moves.")
+    moved: int = count("How many of its pods have moved.")
+    first: tuple[PlannedMove, ...] = declared(
+        "The first moves of the plan.", default=(), maxItems=20, **unique_by("pod")
     )
-    held_back: tuple[str, ...] = field(
-        default=(),
-        metadata=describe("What else it might do, and why it does not.", maxItems=16, items={"maxLength": 1024}, **SET),
+    held_back: tuple[str, ...] = declared(
+        "What else it might do, and why it does not.", default=(), maxItems=16, items={"maxLength": 1024}, **SET
     )
-    ended: str = field(
-        default="", metadata=describe("Why it ended before all was moved; empty if it did not.", maxLength=1024)
-    )
+    exact: str = declared("What became of the exact search; empty if there was none.", default="", maxLength=1024)
+    ended: str = declared("Why it ended before all was moved; empty if it did not.", default="", maxLength=1024)
 
 
 @dataclass(frozen=True, slots=True)
 class RecentSpan:
-    since: str = field(metadata=describe("When the span began. An RFC 3339 time.", maxLength=32))
-    moves: int = _count("How many moves began in it.")
+    since: str = declared("When the span began. An RFC 3339 time.", maxLength=32)
+    moves: int = count("How many moves began in it.")
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceStatus:
-    observed_generation: int | None = field(
-        default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
-    )
-    conditions: tuple[RebalanceCondition, ...] = field(
-        default=(), metadata=describe("Accepted and Active.", maxItems=16, **unique_by("type"))
-    )
-    plan: PlanStatus | None = field(default=None, metadata=describe("The last plan."))
-    recent_moves: int = _count("How many moves count for maxMoves now.")
-    recent: tuple[RecentSpan, ...] = field(
+class Spared:
+    uid: str = declared("Of a controller, or of a pod.", maxLength=253)
+    until: str = declared("An RFC 3339 time.", maxLength=32)
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceStatus(CheckedStatus):
+    conditions: tuple[RebalanceCondition, ...] = conditions()
+    plan: PlanStatus | None = declared("The last plan.", default=None)
+    recent_moves: int = count("How many moves count for maxMoves now.")
+    recent: tuple[RecentSpan, ...] = declared(
+        "The moves that count for maxMoves, by spans of five minutes. A span counts until an hour after its end.",
         default=(),
-        metadata=describe(
-            "The moves that count for maxMoves, by spans of five minutes. A span counts until an hour after its end.",
-            maxItems=16,
-        ),
+        maxItems=16,
+    )
+    spared: tuple[Spared, ...] = declared(
+        "Whose pods stay, because moves failed: controllers that did not create a pod again in time, and pods whose "
+        "eviction was refused. Of more, those that stay longest.",
+        default=(),
+        maxItems=64,
+        **unique_by("uid"),
     )

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.api.own_objects import CheckedStatus, accepted, checked_status, conditions, count, read_object
 from podwright.api.policy_status import (
-    ACCEPTED,
     ACTIVE,
     Condition,
     UntimedCondition,
-    conditions_by_type,
     rfc3339,
-    timed,
 )
-from podwright.api.scheduler_policy import GROUP, NAMELESS, PolicyError, check_kind, decoded, identity_of
+from podwright.api.scheduler_policy import GROUP
 from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
 from podwright.api.spec.match import NAMESPACE, Selector
 from podwright.core.framework.args import encode
-from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.validation import SET, Problem, Rule, describe, key_path, unique_by
+from podwright.core.framework.validation import SET, Problem, Rule, declared, key_path
 from podwright.core.objects.affinity import interned_selector
+from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import Owner, parse_time
 from podwright.core.objects.resources import is_qualified_name, resource_list
@@ -44,104 +42,87 @@ _NODE: Final[Mapping[str, Any]] = {"minLength": 1, "maxLength": 253}
 
 @dataclass(frozen=True, slots=True)
 class ReservedSlot:
-    node: str = field(metadata=describe("The name of the node.", **_NODE))
-    requests: Mapping[str, QuotaAmount] = field(
+    node: str = declared("The name of the node.", **_NODE)
+    requests: Mapping[str, QuotaAmount] = declared(
+        "What a pod requests there, by resource as in a container's requests. Quantities.",
         default_factory=dict,
-        metadata=describe(
-            "What a pod requests there, by resource as in a container's requests. Quantities.",
-            rules=[
-                Rule(
-                    violations=lambda self: (key_path(key) for key in self if not is_qualified_name(key)),
-                    message="is not the name of a resource",
-                )
-            ],
-            maxProperties=32,
-            additionalProperties=QUANTITY,
-        ),
+        rules=[
+            Rule(
+                violations=lambda self: (key_path(key) for key in self if not is_qualified_name(key)),
+                message="is not the name of a resource",
+            )
+        ],
+        maxProperties=32,
+        additionalProperties=QUANTITY,
     )
-    count: int = field(
-        default=1,
-        metadata=describe("For how many such pods.", format="int32", minimum=1, maximum=MAX_SLOTS),
-    )
+    count: int = declared("For how many such pods.", default=1, format="int32", minimum=1, maximum=MAX_SLOTS)
 
 
 @dataclass(frozen=True, slots=True)
 class ReservedGroup:
-    api_group: str = field(metadata=describe("The API of the group, such as scheduling.k8s.io.", maxLength=253))
-    name: str = field(metadata=describe("The name of the PodGroup, in this namespace.", minLength=1, maxLength=253))
-    uid: str = field(default="", metadata=describe("Its uid.", maxLength=128))
+    api_group: str = declared("The API of the group, such as scheduling.k8s.io.", maxLength=253)
+    name: str = declared("The name of the PodGroup, in this namespace.", minLength=1, maxLength=253)
+    uid: str = declared("Its uid.", default="", maxLength=128)
 
 
 @dataclass(frozen=True, slots=True)
 class ReservedOwner:
-    api_version: str = field(metadata=describe("Its apiVersion.", minLength=1, maxLength=316))
-    kind: str = field(metadata=describe("Its kind.", minLength=1, maxLength=63))
-    name: str = field(metadata=describe("Its name.", minLength=1, maxLength=253))
-    uid: str = field(metadata=describe("Its uid.", minLength=1, maxLength=128))
+    api_version: str = declared("Its apiVersion.", minLength=1, maxLength=316)
+    kind: str = declared("Its kind.", minLength=1, maxLength=63)
+    name: str = declared("Its name.", minLength=1, maxLength=253)
+    uid: str = declared("Its uid.", minLength=1, maxLength=128)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacedPod:
-    name: str = field(metadata=describe("The name of the pod.", minLength=1, maxLength=253))
-    uid: str = field(metadata=describe("Its uid.", minLength=1, maxLength=128))
-    owner: ReservedOwner = field(metadata=describe("Its controller."))
-    labels: Mapping[str, str] = field(
-        default_factory=dict, metadata=describe("Its labels: the new pod has no others.", maxProperties=1024)
+    name: str = declared("The name of the pod.", minLength=1, maxLength=253)
+    uid: str = declared("Its uid.", minLength=1, maxLength=128)
+    owner: ReservedOwner = declared("Its controller.")
+    labels: Mapping[str, str] = declared(
+        "Its labels: the new pod has no others.", default_factory=dict, maxProperties=1024
     )
-    others: tuple[str, ...] = field(
+    others: tuple[str, ...] = declared(
+        "The uids of other pods of the controller on the node, which are not the new one.",
         default=(),
-        metadata=describe(
-            "The uids of other pods of the controller on the node, which are not the new one.",
-            maxItems=1024,
-            items={"maxLength": 128},
-            **SET,
-        ),
+        maxItems=1024,
+        items={"maxLength": 128},
+        **SET,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationSpec:
-    namespace: str = field(metadata=describe("The namespace of the pods that the room is for.", **NAMESPACE))
-    pod_selector: Selector | None = field(
-        default=None,
-        metadata=describe("Selects these pods by their labels. Not given, or empty: all pods of the namespace."),
+    namespace: str = declared("The namespace of the pods that the room is for.", **NAMESPACE)
+    pod_selector: Selector | None = declared(
+        "Selects these pods by their labels. Not given, or empty: all pods of the namespace.", default=None
     )
-    pod_group: ReservedGroup | None = field(
-        default=None,
-        metadata=describe("The pod group whose members they are, instead of podSelector."),
+    pod_group: ReservedGroup | None = declared(
+        "The pod group whose members they are, instead of podSelector.", default=None
     )
-    replaced_pod: ReplacedPod | None = field(
+    replaced_pod: ReplacedPod | None = declared(
+        "A pod that leaves its node. Instead of podSelector: the room is for the pod that its controller creates in "
+        "its place.",
         default=None,
-        metadata=describe(
-            "A pod that leaves its node. Instead of podSelector: the room is for the pod that its controller creates "
-            "in its place."
-        ),
     )
-    start_time: str = field(
+    start_time: str = declared(
+        "When the pods are expected. Others that declare to end before may use the room. An RFC 3339 time. Not given: "
+        "unknown.",
         default="",
-        metadata=describe(
-            "When the pods are expected. Others that declare to end before may use the room. An RFC 3339 time. Not given: "
-            "unknown.",
-            maxLength=32,
-        ),
+        maxLength=32,
     )
-    slots: tuple[ReservedSlot, ...] = field(
-        default=(),
-        metadata=describe("The room, for one pod each.", minItems=1, maxItems=MAX_SLOTS),
+    slots: tuple[ReservedSlot, ...] = declared(
+        "The room, for one pod each.", default=(), minItems=1, maxItems=MAX_SLOTS
     )
-    duration: str = field(
+    duration: str = declared(
+        "For how long the room is held, from the creation of the object. A duration such as 90s or 1h30m.",
         default="10m",
-        metadata=describe(
-            "For how long the room is held, from the creation of the object. A duration such as 90s or 1h30m.",
-            maxLength=32,
-            pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$",
-        ),
+        maxLength=32,
+        pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$",
     )
-    priority: int = field(
+    priority: int = declared(
+        "Pods of a greater priority may take the room. By default, only system-critical pods may.",
         default=1_000_000_000,
-        metadata=describe(
-            "Pods of a greater priority may take the room. By default, only system-critical pods may.", format="int32"
-        ),
+        format="int32",
     )
 
     def validate(self, where: str) -> Iterator[Problem]:
@@ -219,42 +200,24 @@ def object_of(reservation: Reservation, created: float) -> dict[str, Any]:
 
 def parse_reservation(raw: Mapping[str, Any]) -> Reservation:
     """Decodes a Reservation object. Raises InvalidObjectError naming the reservation and every field that is wrong."""
-    name = identity_of(raw)[0]
-    try:
-        if name == NAMELESS:
-            raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
-        check_kind(raw, RESERVATION_KIND)
-        found = decoded(raw, ReservationSpec, raw.get("spec"))
-        return found.spec.reservation(name, found.created)
-    except PolicyError as error:
-        where, _, problem = error.message.partition(": ")
-        raise InvalidObjectError(where, problem).in_object(RESERVATION_KIND, name) from error
-
-
-def _count(description: str) -> int:
-    return field(default=0, metadata=describe(description, format="int32", minimum=0))
+    return read_object(
+        raw, RESERVATION_KIND, ReservationSpec, lambda found: found.spec.reservation(found.name, found.created)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationCondition(Condition):
-    type: str = field(metadata=describe("Accepted (the reservation is valid) or Active (room is held).", maxLength=316))
-    reason: str = field(
-        metadata=describe("Accepted: Accepted, Invalid. Active: Held, Expired, NotAccepted.", maxLength=1024)
-    )
+    type: str = declared("Accepted (the reservation is valid) or Active (room is held).", maxLength=316)
+    reason: str = declared("Accepted: Accepted, Invalid. Active: Held, Expired, NotAccepted.", maxLength=1024)
 
 
 @dataclass(frozen=True, slots=True)
-class ReservationStatus:
-    observed_generation: int | None = field(
-        default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
-    )
-    conditions: tuple[ReservationCondition, ...] = field(
-        default=(), metadata=describe("Accepted and Active.", maxItems=16, **unique_by("type"))
-    )
-    until: str = field(default="", metadata=describe("Until when the room is held. An RFC 3339 time.", maxLength=32))
-    free: int = _count("How many slots are held for pods to come.")
-    taken: int = _count("How many slots the pods have that they are for.")
-    lost: int = _count("How many slots more important pods have taken.")
+class ReservationStatus(CheckedStatus):
+    conditions: tuple[ReservationCondition, ...] = conditions()
+    until: str = declared("Until when the room is held. An RFC 3339 time.", default="", maxLength=32)
+    free: int = count("How many slots are held for pods to come.")
+    taken: int = count("How many slots the pods have that they are for.")
+    lost: int = count("How many slots more important pods have taken.")
 
 
 def status_of(
@@ -270,20 +233,15 @@ def status_of(
     """The status of a reservation. `problem`: what is wrong with it; empty for nothing. `now`, `until`: RFC 3339
     times.
     """
-    before, held = conditions_by_type(previous), reservations.get(name) is not None
+    held = reservations.get(name) is not None
     if problem:
         active = UntimedCondition(ACTIVE, False, "NotAccepted", "The reservation is not valid, and holds nothing.")
     elif held:
         active = UntimedCondition(ACTIVE, True, "Held", "The room is held.")
     else:
         active = UntimedCondition(ACTIVE, False, "Expired", "The time of the reservation is over.")
-    accepted = UntimedCondition(
-        ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The reservation is valid."
-    )
-    status: dict[str, Any] = {
-        "observedGeneration": generation,
-        "conditions": [timed(each, before.get(each.type), generation, now) for each in (accepted, active)],
-    }
+    found = (accepted("reservation", problem), active)
+    status = checked_status(found, generation=generation, previous=previous, now=now)
     if not problem:
         status["until"] = until
     if held:

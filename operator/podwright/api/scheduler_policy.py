@@ -24,15 +24,20 @@ from podwright.api.spec.delegation import Delegation
 from podwright.api.spec.devices import DEVICE_RULES, PolicyDevices
 from podwright.api.spec.load_aware import NEEDS_SIGNALS
 from podwright.api.spec.match import Match
-from podwright.api.spec.packing import PACKING, PACKING_RULES, PACKING_TIMES, Packing, PackingTimes
+from podwright.api.spec.packing import (
+    PACKING_RULES,
+    Packing,
+    PackingTimes,
+)
 from podwright.api.spec.queue_choice import QueueChoice
-from podwright.api.spec.rules import PARAMS, ParamsFrom, Rules
+from podwright.api.spec.rules import ParamsFrom, Rules, params_field
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.args import ArgsError, decode
-from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, summary, unique_by
+from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, declared, describe, summary, unique_by
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
+from podwright.core.objects.raw import mapping_at, value_at
 from podwright.core.plugins.shares.kinds import SharedDevices
 
 GROUP: Final = "podwright.dev"
@@ -77,35 +82,31 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EnabledPlugin:
-    name: str = field(metadata=describe("The plugin's name.", minLength=1, maxLength=253))
-    weight: int | None = field(
+    name: str = declared("The plugin's name.", minLength=1, maxLength=253)
+    weight: int | None = declared(
+        "For score plugins: the weight of the plugin's scores. Not given, or 0: 1.",
         default=None,
-        metadata=describe(
-            "For score plugins: the weight of the plugin's scores. Not given, or 0: 1.",
-            format="int32",
-            minimum=0,
-            maximum=MAX_WEIGHT,
-        ),
+        format="int32",
+        minimum=0,
+        maximum=MAX_WEIGHT,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class DisabledPlugin:
-    name: str = field(metadata=describe("The name of a default plugin, or * for all.", minLength=1, maxLength=253))
+    name: str = declared("The name of a default plugin, or * for all.", minLength=1, maxLength=253)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyPluginSet:
-    enabled: tuple[EnabledPlugin, ...] = field(
+    enabled: tuple[EnabledPlugin, ...] = declared(
+        "Plugins to run after the default ones. A default plugin listed here keeps its place and gets this weight.",
         default=(),
-        metadata=describe(
-            "Plugins to run after the default ones. A default plugin listed here keeps its place and gets this weight.",
-            maxItems=64,
-            **unique_by("name"),
-        ),
+        maxItems=64,
+        **unique_by("name"),
     )
-    disabled: tuple[DisabledPlugin, ...] = field(
-        default=(), metadata=describe("Default plugins not to run.", maxItems=64, **unique_by("name"))
+    disabled: tuple[DisabledPlugin, ...] = declared(
+        "Default plugins not to run.", default=(), maxItems=64, **unique_by("name")
     )
 
 
@@ -113,12 +114,11 @@ class PolicyPluginSet:
 class PolicyPluginArgs(PluginArgs):
     """One entry of `pluginConfig`."""
 
-    name: str = field(metadata=describe("The plugin's name.", minLength=1, maxLength=253))
-    args: Mapping[str, Any] = field(
+    name: str = declared("The plugin's name.", minLength=1, maxLength=253)
+    args: Mapping[str, Any] = declared(
+        "The plugin's arguments, with the fields and defaults of a KubeSchedulerConfiguration.",
         default_factory=dict,
-        metadata=describe(
-            "The plugin's arguments, with the fields and defaults of a KubeSchedulerConfiguration.", **BOUNDS_OF_ARGS
-        ),
+        **BOUNDS_OF_ARGS,
     )
 
 
@@ -128,141 +128,107 @@ _PLUGINS_GIVEN: Final = f"has(self.plugins) && ({' || '.join(f'has(self.plugins.
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    scheduler_name: str = field(
+    scheduler_name: str = declared(
+        "The policy is for pods with this spec.schedulerName, which has the form of a DNS subdomain.",
         default=PODWRIGHT_SCHEDULER_NAME,
-        metadata=describe(
-            "The policy is for pods with this spec.schedulerName, which has the form of a DNS subdomain.",
-            maxLength=253,
-            pattern=SCHEDULER_NAME,
-        ),
+        maxLength=253,
+        pattern=SCHEDULER_NAME,
     )
-    match: Match = field(
-        default=Match(),
-        metadata=describe(
-            "Narrows the policy to some of the pods with its schedulerName. All that is given must match."
-        ),
+    match: Match = declared(
+        "Narrows the policy to some of the pods with its schedulerName. All that is given must match.", default=Match()
     )
-    precedence: int = field(
+    precedence: int = declared(
+        "If several policies match a pod, the greatest precedence wins, then the older policy, then the first name. If "
+        "no policy matches, kube-scheduler's default profile schedules the pod.",
         default=0,
-        metadata=describe(
-            "If several policies match a pod, the greatest precedence wins, then the older policy, then the first "
-            "name. If no "
-            "policy matches, kube-scheduler's default profile schedules the pod.",
-            format="int32",
-            minimum=-1_000_000_000,
-            maximum=1_000_000_000,
-        ),
+        format="int32",
+        minimum=-1_000_000_000,
+        maximum=1_000_000_000,
     )
-    by_name: ByName = field(
+    by_name: ByName = declared(
+        "Whether a pod that the policy matches may name it in its annotation podwright.dev/policy. The policy then "
+        "decides about the pod, whatever the precedence of others. Never: such a pod waits. Allowed: it may. Required: "
+        "the policy is only for pods that name it.",
         default="Never",
-        metadata=describe(
-            "Whether a pod that the policy matches may name it in its annotation podwright.dev/policy. The policy "
-            "then decides about "
-            "the pod, whatever the precedence of others. Never: such a pod waits. Allowed: it may. Required: the "
-            "policy is only for "
-            "pods that name it."
-        ),
     )
-    mode: Mode = field(
+    mode: Mode = declared(
+        "Enforce: the policy schedules its pods. Shadow: the policy decides about pods that another scheduler places, "
+        "writes nothing to them, and reports how often it agrees with that scheduler. It then takes no pods from other "
+        "policies, precedence has no effect, and schedulerName may be any name, also default-scheduler.",
         default="Enforce",
-        metadata=describe(
-            "Enforce: the policy schedules its pods. Shadow: the policy decides about pods that another scheduler "
-            "places, writes nothing to them, "
-            "and reports how often it agrees with that scheduler. It then takes no pods from other policies, "
-            "precedence has no effect, and "
-            "schedulerName may be any name, also default-scheduler."
-        ),
     )
     strategy: Strategy = field(
         default=Strategy(),
         metadata=describe("How to score nodes. For most policies `type` is enough.", default={"type": "Default"}),
     )
-    plugins: Mapping[str, PolicyPluginSet] = field(
+    plugins: Mapping[str, PolicyPluginSet] = declared(
+        "For strategy type Custom: plugins by extension point as in a KubeSchedulerConfiguration profile, merged into "
+        "the default ones by the same rules.",
         default_factory=dict,
-        metadata=describe(
-            "For strategy type Custom: plugins by extension point as in a KubeSchedulerConfiguration profile, merged "
-            "into "
-            "the default ones by the same rules.",
-            keys=POINTS,
-        ),
+        keys=POINTS,
     )
-    plugin_config: tuple[PolicyPluginArgs, ...] = field(
+    plugin_config: tuple[PolicyPluginArgs, ...] = declared(
+        "Arguments of plugins as in a KubeSchedulerConfiguration profile: same fields, defaults and validation. Fields "
+        "that the strategy sets must not be set here.",
         default=(),
-        metadata=describe(
-            "Arguments of plugins as in a KubeSchedulerConfiguration profile: same fields, defaults and validation. "
-            "Fields that the strategy sets must not be set here.",
-            maxItems=64,
-            **unique_by("name"),
-        ),
+        maxItems=64,
+        **unique_by("name"),
     )
-    devices: PolicyDevices = field(
-        default=PolicyDevices(),
-        metadata=describe("Which devices the pods' claims get, and which nodes are preferred for that."),
+    devices: PolicyDevices = declared(
+        "Which devices the pods' claims get, and which nodes are preferred for that.", default=PolicyDevices()
     )
-    shared_devices: tuple[SharedDevices, ...] = field(
+    shared_devices: tuple[SharedDevices, ...] = declared(
+        "The devices of which pods get shares. A share must be free on one device, or so many whole devices. "
+        "Strategies BestFit and LeastFragmentation score by what is left of them.",
         default=(),
-        metadata=describe(
-            "The devices of which pods get shares. A share must be free on one device, or so many whole devices. "
-            "Strategies BestFit and LeastFragmentation score by what is left of them.",
-            maxItems=8,
-            **ATOMIC,
-        ),
+        maxItems=8,
+        **ATOMIC,
     )
-    queue: QueueChoice | None = field(
+    queue: QueueChoice | None = declared(
+        "The queue of the pods that name none in their label podwright.dev/queue. Not given: the one that their "
+        "namespace names.",
         default=None,
-        metadata=describe(
-            "The queue of the pods that name none in their label podwright.dev/queue. Not given: the one that their "
-            "namespace names."
-        ),
     )
-    packing: Packing = field(default="None", metadata=PACKING)
-    packing_times: PackingTimes = field(default=PackingTimes(), metadata=PACKING_TIMES)
-    on_plugin_failure: OnPluginFailure = field(
+    packing: Packing = declared(
+        "Optimal: pods are gathered for a moment and placed together, as many as possible, those of higher priority "
+        "first. No pod is evicted for that without packingMayPreempt. What is left is scheduled as usual. None: each "
+        "pod is placed by itself.",
+        default="None",
+    )
+    packing_may_preempt: bool = declared(
+        "For packing Optimal: of the pods that are less important than some of these, the least important may be "
+        "evicted, as few as possible, if more pods get a node for that. No PodDisruptionBudget is violated.",
+        default=False,
+    )
+    packing_times: PackingTimes = declared("For packing Optimal: how long that may take.", default=PackingTimes())
+    on_plugin_failure: OnPluginFailure = declared(
+        "What happens to the pods when the operator switches off a third-party plugin that takes too long or does not "
+        "return. Reject: the pods wait until the plugin is on again. Ignore: they are scheduled without it.",
         default="Reject",
-        metadata=describe(
-            "What happens to the pods when the operator switches off a third-party plugin that takes too long or does "
-            "not return. Reject: the "
-            "pods wait until the plugin is on again. Ignore: they are scheduled without it."
-        ),
     )
-    params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)
-    params_from: ParamsFrom | None = field(
+    params: Mapping[str, str] = params_field()
+    params_from: ParamsFrom | None = declared(
+        "A ConfigMap with more params, which take precedence over `params`. Its changes apply at once. While it does "
+        "not exist, its last known content stays in use.",
         default=None,
-        metadata=describe(
-            "A ConfigMap with more params, which take precedence over `params`. Its changes apply at once. While it "
-            "does not exist, its "
-            "last known content stays in use."
-        ),
     )
-    signals: tuple[str, ...] = field(
+    signals: tuple[str, ...] = signal_names(
+        "Names of the signals that the rules and the strategy read: numbers of each node from outside. Only the "
+        "operator's option --signals defines signals."
+    )
+    rules: Rules = declared("Filters and scores in CEL, in addition to the plugins.", default=Rules())
+    extenders: tuple[str, ...] = declared(
+        "Names of scheduler extenders that filter and score nodes, choose victims or bind for these pods. Only the "
+        "operator's options define extenders.",
         default=(),
-        metadata=signal_names(
-            "Names of the signals that the rules and the strategy read: numbers of each node from outside. Only the "
-            "operator's option "
-            "--signals defines signals."
-        ),
+        maxItems=16,
+        items={"minLength": 1, "maxLength": 253},
+        **SET,
     )
-    rules: Rules = field(
-        default=Rules(),
-        metadata=describe("Filters and scores in CEL, in addition to the plugins."),
-    )
-    extenders: tuple[str, ...] = field(
-        default=(),
-        metadata=describe(
-            "Names of scheduler extenders that filter and score nodes, choose victims or bind for these pods. Only "
-            "the operator's "
-            "options define extenders.",
-            maxItems=16,
-            items={"minLength": 1, "maxLength": 253},
-            **SET,
-        ),
-    )
-    delegation: Delegation | None = field(
+    delegation: Delegation | None = declared(
+        "What LocalSchedulerPolicies may do for the pods of their namespaces that this policy would decide about. Not "
+        "given: nothing.",
         default=None,
-        metadata=describe(
-            "What LocalSchedulerPolicies may do for the pods of their namespaces that this policy would decide about. "
-            "Not given: nothing."
-        ),
     )
 
     RULES = (
@@ -358,8 +324,8 @@ SchedulerPolicy = Policy[PolicySpec]
 class LastAccepted:
     """The content of `status.lastAccepted`: lets an operator that restarts go back to it from an invalid generation."""
 
-    generation: int = field(metadata=describe("The generation that was accepted last.", minimum=0))
-    spec: Mapping[str, Any] = field(metadata=describe("Its spec."))
+    generation: int = declared("The generation that was accepted last.", minimum=0)
+    spec: Mapping[str, Any] = declared("Its spec.")
 
 
 def parse_last_accepted(raw: Mapping[str, Any]) -> LastAccepted | None:
@@ -367,8 +333,7 @@ def parse_last_accepted(raw: Mapping[str, Any]) -> LastAccepted | None:
 
     Anyone may have written the spec in it, so parse it with `parse_policy` like any other.
     """
-    status = raw.get("status")
-    kept = status.get("lastAccepted") if isinstance(status, Mapping) else None
+    kept = value_at(raw, "status", "lastAccepted")
     if kept is None:
         return None
     try:
@@ -379,8 +344,7 @@ def parse_last_accepted(raw: Mapping[str, Any]) -> LastAccepted | None:
 
 def identity_of(raw: Mapping[str, Any]) -> tuple[str, str, int]:
     """Name, uid and generation of an object that may be malformed; NAMELESS, "" and 0 if missing."""
-    metadata = raw.get("metadata")
-    known = metadata if isinstance(metadata, Mapping) else {}
+    known = mapping_at(raw, "metadata")
     name, generation = known.get("name"), known.get("generation")
     return (
         name if isinstance(name, str) and name else NAMELESS,
@@ -391,18 +355,15 @@ def identity_of(raw: Mapping[str, Any]) -> tuple[str, str, int]:
 
 def created_of(raw: Mapping[str, Any]) -> float:
     """When an object was created, in seconds since the epoch; 0 if that is unknown."""
-    metadata = raw.get("metadata")
     try:
-        known = metadata.get("creationTimestamp") if isinstance(metadata, Mapping) else None
-        return parse_time(known, "metadata.creationTimestamp") or 0.0
+        return parse_time(value_at(raw, "metadata", "creationTimestamp"), "metadata.creationTimestamp") or 0.0
     except InvalidObjectError:
         return 0.0
 
 
 def namespace_of(raw: Mapping[str, Any]) -> str:
     """The namespace of an object that may be malformed; "" if it has none."""
-    metadata = raw.get("metadata")
-    namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    namespace = value_at(raw, "metadata", "namespace")
     return namespace if isinstance(namespace, str) else ""
 
 
@@ -437,24 +398,25 @@ def parse_claim(raw: Mapping[str, Any]) -> SchedulerPolicy:
 
 def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     """Decodes a SchedulerPolicy object. Raises PolicyError naming the policy and every field that is wrong."""
-    name, spec = identity_of(raw)[0], raw.get("spec")
-    if name == NAMELESS:
-        raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
     check_kind(raw, KIND)
+    spec = raw.get("spec")
     if isinstance(spec, Mapping):
-        _reject_group_points(name, spec)
+        _reject_group_points(identity_of(raw)[0], spec)
     return decoded(raw, PolicySpec, spec)
 
 
 def check_kind(raw: Mapping[str, Any], kind: str) -> None:
-    """Raises PolicyError if the object says that it is of another version or kind."""
+    """Raises PolicyError if the object has no name, or says that it is of another version or kind."""
+    name = identity_of(raw)[0]
+    if name == NAMELESS:
+        raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
     wrong = [
         (key, f"{raw[key]!r:.60} should be {value!r}")
         for key, value in (("apiVersion", f"{GROUP}/{VERSION}"), ("kind", kind))
         if raw.get(key, value) != value
     ]
     if wrong:
-        raise PolicyError(identity_of(raw)[0], "Invalid", wrong)
+        raise PolicyError(name, "Invalid", wrong)
 
 
 def decoded(raw: Mapping[str, Any], type_: type[S], spec: object) -> Policy[S]:

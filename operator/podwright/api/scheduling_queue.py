@@ -7,17 +7,17 @@ does not exist, is checked in podwright/core/queues/queues.py: read that next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, decoded, identity_of
+from podwright.api.own_objects import read_object
+from podwright.api.scheduler_policy import Policy, PolicyError, identity_of
 from podwright.api.spec.match import Selector
 from podwright.core.framework.args import encode
-from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.validation import Problem, Rule, describe, key_path, unique_by
+from podwright.core.framework.validation import Problem, Rule, declared, key_path, unique_by
 from podwright.core.objects.affinity import interned_selector
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.quantity import MAX_INT64, NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, is_qualified_name
 from podwright.core.objects.selectors import EVERYTHING
@@ -53,33 +53,27 @@ OBJECT_RULE: Final = Rule(
 
 @dataclass(frozen=True, slots=True)
 class QueueResource:
-    guarantee: QuotaAmount = field(
-        default=0,
-        metadata=describe("What the queue gets before others get more than their guarantees. A quantity.", **QUANTITY),
+    guarantee: QuotaAmount = declared(
+        "What the queue gets before others get more than their guarantees. A quantity.", default=0, **QUANTITY
     )
-    limit: QuotaAmount | None = field(
+    limit: QuotaAmount | None = declared(
+        "The most that the pods of the queue, and of the queues below it, may request together. A quantity. Not given: "
+        "no limit.",
         default=None,
-        metadata=describe(
-            "The most that the pods of the queue, and of the queues below it, may request together. A quantity. Not "
-            "given: no limit.",
-            **QUANTITY,
-        ),
+        **QUANTITY,
     )
-    lending_limit: QuotaAmount | None = field(
+    lending_limit: QuotaAmount | None = declared(
+        "How much of the unused guarantee other queues may use. A quantity. Not given: all of it.",
         default=None,
-        metadata=describe(
-            "How much of the unused guarantee other queues may use. A quantity. Not given: all of it.", **QUANTITY
-        ),
+        **QUANTITY,
     )
-    weight: int = field(
+    weight: int = declared(
+        "The queue's part of what the guarantees leave, relative to the other queues of the same parent and priority. "
+        "0: nothing of it.",
         default=1,
-        metadata=describe(
-            "The queue's part of what the guarantees leave, relative to the other queues of the same parent and "
-            "priority. 0: nothing of it.",
-            format="int32",
-            minimum=0,
-            maximum=1_000_000,
-        ),
+        format="int32",
+        minimum=0,
+        maximum=1_000_000,
     )
 
     RULES = (
@@ -119,150 +113,111 @@ _NAMES_OF_LABELS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QueueFlavor:
-    name: str = field(
-        metadata=describe(
-            "The name of the flavor, such as h100. It means the same nodes in all queues.", **_FLAVOR_NAME
-        )
-    )
-    node_selector: Mapping[str, str] = field(
+    name: str = declared("The name of the flavor, such as h100. It means the same nodes in all queues.", **_FLAVOR_NAME)
+    node_selector: Mapping[str, str] = declared(
+        "The labels that the nodes of the flavor have. Not given: another queue says which. If queues say it "
+        "differently, the one nearest to the top counts, then the first by name.",
         default_factory=dict,
-        metadata=describe(
-            "The labels that the nodes of the flavor have. Not given: another queue says which. If queues say it "
-            "differently, the one nearest to the top counts, then the first by name.",
-            rules=_NAMES_OF_LABELS,
-            maxProperties=8,
-            additionalProperties=_LABEL_VALUE,
-        ),
+        rules=_NAMES_OF_LABELS,
+        maxProperties=8,
+        additionalProperties=_LABEL_VALUE,
     )
-    resources: Mapping[str, QueueResource] = field(
+    resources: Mapping[str, QueueResource] = declared(
+        "What the queue may have on these nodes, by resource. It is part of what the queue has of the resource on all "
+        "nodes.",
         default_factory=dict,
-        metadata=describe(
-            "What the queue may have on these nodes, by resource. It is part of what the queue has of the resource on all "
-            "nodes.",
-            rules=_NAMES_OF_RESOURCES,
-            maxProperties=16,
-        ),
+        rules=_NAMES_OF_RESOURCES,
+        maxProperties=16,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingQueueSpec:
-    parent: str = field(
+    parent: str = declared(
+        "The name of the queue above. Not given: the queue is at the top. Pods can use only queues without queues "
+        "below them.",
         default="",
-        metadata=describe(
-            "The name of the queue above. Not given: the queue is at the top. Pods can use only queues without queues "
-            "below them.",
-            maxLength=_NAME["maxLength"],
-            pattern=f"^$|{_NAME['pattern']}",
-        ),
+        maxLength=_NAME["maxLength"],
+        pattern=f"^$|{_NAME['pattern']}",
     )
-    priority: int = field(
+    priority: int = declared(
+        "Of what the guarantees leave, queues of the same parent with a greater priority get their share first.",
         default=DEFAULT_PRIORITY,
-        metadata=describe(
-            "Of what the guarantees leave, queues of the same parent with a greater priority get their share first.",
-            format="int32",
-            minimum=-1_000_000_000,
-            maximum=1_000_000_000,
-        ),
+        format="int32",
+        minimum=-1_000_000_000,
+        maximum=1_000_000_000,
     )
-    resources: Mapping[str, QueueResource] = field(
+    resources: Mapping[str, QueueResource] = declared(
+        "What the queue may have, by resource as in a container's requests, for example cpu, memory or nvidia.com/gpu. "
+        "A resource that is not given has no guarantee, no limit, and weight 1.",
         default_factory=dict,
-        metadata=describe(
-            "What the queue may have, by resource as in a container's requests, for example cpu, memory or "
-            "nvidia.com/gpu. A resource that is "
-            "not given has no guarantee, no limit, and weight 1.",
-            rules=_NAMES_OF_RESOURCES,
-            maxProperties=64,
-        ),
+        rules=_NAMES_OF_RESOURCES,
+        maxProperties=64,
     )
-    flavors: tuple[QueueFlavor, ...] = field(
+    flavors: tuple[QueueFlavor, ...] = declared(
+        "Kinds of nodes, such as those with one GPU model, in the order in which pods of the queue are to use them: "
+        "first where the queue stays within its guarantees, then where it borrows. Not given: as in the queue above.",
         default=(),
-        metadata=describe(
-            "Kinds of nodes, such as those with one GPU model, in the order in which pods of the queue are to use them: "
-            "first where the queue stays within its guarantees, then where it borrows. Not given: as in the queue above.",
-            maxItems=16,
-            **unique_by("name"),
-        ),
+        maxItems=16,
+        **unique_by("name"),
     )
-    namespace_selector: Selector | None = field(
+    namespace_selector: Selector | None = declared(
+        "Selects by their labels the namespaces whose pods may use the queue. Not given, or empty: every namespace.",
         default=None,
-        metadata=describe(
-            "Selects by their labels the namespaces whose pods may use the queue. Not given, or empty: every namespace."
-        ),
     )
-    state: Literal["Open", "Hold", "Drain", "Closed"] = field(
+    state: Literal["Open", "Hold", "Drain", "Closed"] = declared(
+        "Open: pods of the queue are scheduled. Hold, Closed: they wait, also those of the queues below it, and those "
+        "that have a node stay there. Drain: they wait, and those that have a node are evicted, within their "
+        "PodDisruptionBudgets.",
         default="Open",
-        metadata=describe(
-            "Open: pods of the queue are scheduled. Hold, Drain, Closed: they wait, also those of the queues below "
-            "it. Pods that have a node "
-            "stay there."
-        ),
     )
-    preempt_min_runtime: str = field(
+    preempt_min_runtime: str = declared(
+        "For how long a pod of the queue runs at least before a pod of the same queue with a higher priority may take "
+        "its place. A duration such as 90s or 1h30m.",
         default="0s",
-        metadata=describe(
-            "For how long a pod of the queue runs at least before a pod of the same queue with a higher priority may "
-            "take its place. A duration "
-            "such as 90s or 1h30m.",
-            **_DURATION,
-        ),
+        **_DURATION,
     )
-    reclaim_min_runtime: str = field(
+    reclaim_min_runtime: str = declared(
+        "For how long a pod of the queue runs at least before another queue may take back what this queue has above "
+        "its share. A duration such as 90s or 1h30m.",
         default="0s",
-        metadata=describe(
-            "For how long a pod of the queue runs at least before another queue may take back what this queue has "
-            "above its share. A duration "
-            "such as 90s or 1h30m.",
-            **_DURATION,
-        ),
+        **_DURATION,
     )
 
-    max_runtime: str = field(
+    max_runtime: str = declared(
+        "A pod of the queue that has run for longer may be evicted for any pod of the queue, and for those of other "
+        "queues that stay within their shares. A duration such as 24h. 0s: no bound.",
         default="0s",
-        metadata=describe(
-            "A pod of the queue that has run for longer may be evicted for any pod of the queue, and for those of other "
-            "queues that stay within their shares. A duration such as 24h. 0s: no bound.",
-            **_DURATION,
-        ),
+        **_DURATION,
     )
-    non_preemptible_priority: int | None = field(
+    non_preemptible_priority: int | None = declared(
+        "Pods of at least this priority are never evicted for pods of queues. So all of them together stay within the "
+        "guarantee of their queue, and of those above. Not given: there are no such pods.",
         default=None,
-        metadata=describe(
-            "Pods of at least this priority are never evicted for pods of queues. So all of them together stay within "
-            "the guarantee of their queue, and of those above. Not given: there are no such pods.",
-            format="int32",
-            minimum=-(2**31),
-            maximum=2**31 - 1,
-        ),
+        format="int32",
+        minimum=-(2**31),
+        maximum=2**31 - 1,
     )
-    user_limits: Mapping[str, QuotaAmount] = field(
+    user_limits: Mapping[str, QuotaAmount] = declared(
+        "The most that the pods of one user may request in this queue, by resource. A pod's label podwright.dev/user "
+        "names its user.",
         default_factory=dict,
-        metadata=describe(
-            "The most that the pods of one user may request in this queue, by resource. A pod's label podwright.dev/user "
-            "names its user.",
-            rules=_NAMES_OF_RESOURCES,
-            maxProperties=64,
-            additionalProperties=QUANTITY,
-        ),
+        rules=_NAMES_OF_RESOURCES,
+        maxProperties=64,
+        additionalProperties=QUANTITY,
     )
-    gather_after: str = field(
+    gather_after: str = declared(
+        "After this time, room is held for the pod group at the head of the queue that has not started, where it can "
+        "start first. Others are placed there only if they declare by activeDeadlineSeconds to end before. A duration "
+        "such as 5m. 0s: never.",
         default="0s",
-        metadata=describe(
-            "After this time, room is held for the pod group at the head of the queue that has not started, where it "
-            "can start first. Others "
-            "are placed there only if they declare by activeDeadlineSeconds to end before. A duration such as 5m. 0s: "
-            "never.",
-            **_DURATION,
-        ),
+        **_DURATION,
     )
-    usage_half_life: str = field(
+    usage_half_life: str = declared(
+        "With a half-life, queues of the same parent and priority take turns by what they have used on average, not by "
+        "what they have now: use counts half after this time. A duration such as 24h. 0s: off.",
         default="0s",
-        metadata=describe(
-            "With a half-life, queues of the same parent and priority take turns by what they have used on average, "
-            "not by what they have now: "
-            "use counts half after this time. A duration such as 24h. 0s: off.",
-            **_DURATION,
-        ),
+        **_DURATION,
     )
 
     def validate(self, where: str) -> Iterator[Problem]:
@@ -347,26 +302,10 @@ def _amount_problem(resource: str, amount: QuotaAmount) -> str:
 
 def parse_queue(raw: Mapping[str, Any]) -> QueueRules:
     """Decodes a SchedulingQueue object. Raises InvalidObjectError naming the queue and every field that is wrong."""
-    name = identity_of(raw)[0]
-    try:
-        if name == NAMELESS:
-            raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
-        check_kind(raw, QUEUE_KIND)
-        if len(name) > MAX_QUEUE_NAME:
-            raise PolicyError(name, "Invalid", [("metadata.name", _LONG_NAME)])
-        return decoded(raw, SchedulingQueueSpec, raw.get("spec")).spec.rules(name)
-    except PolicyError as error:
-        where, _, problem = error.message.partition(": ")
-        raise InvalidObjectError(where, problem).in_object(QUEUE_KIND, name) from error
 
+    def rules(found: Policy[SchedulingQueueSpec]) -> QueueRules:
+        if len(found.name) > MAX_QUEUE_NAME:
+            raise PolicyError(found.name, "Invalid", [("metadata.name", _LONG_NAME)])
+        return found.spec.rules(found.name)
 
-def last_accepted(
-    raw: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], QueueRules] = parse_queue
-) -> QueueRules | None:
-    """The queue as its status says that it last was valid. None without that, and if it cannot be read: anybody may
-    have written it.
-    """
-    try:
-        return parse({**raw, "spec": raw["status"]["lastAccepted"]["spec"]})
-    except Exception:  # noqa: BLE001 -- see above
-        return None
+    return read_object(raw, QUEUE_KIND, SchedulingQueueSpec, rules)

@@ -9,12 +9,13 @@ the HyperNode of Volcano.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.policy_status import ACCEPTED, ACTIVE, Condition, UntimedCondition, conditions_by_type, timed
-from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, decoded, identity_of
-from podwright.core.framework.validation import Problem, describe, unique_by
+from podwright.api.own_objects import CheckedStatus, accepted, checked_status, conditions, read_object
+from podwright.api.policy_status import ACTIVE, Condition, UntimedCondition
+from podwright.api.scheduler_policy import identity_of
+from podwright.core.framework.validation import Problem, declared, unique_by
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import as_count, as_list, as_mapping, as_optional_text, as_text, shortened
 from podwright.core.objects.resources import is_qualified_name
@@ -32,24 +33,21 @@ MAX_PATTERNS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class TopologyLevel:
-    node_label: str = field(
-        metadata=describe(
-            "The key of a node label. Nodes with the same value of it, and of the labels of the levels above, are one domain.",
-            minLength=1,
-            maxLength=316,
-        )
+    node_label: str = declared(
+        "The key of a node label. Nodes with the same value of it, and of the labels of the levels above, are one "
+        "domain.",
+        minLength=1,
+        maxLength=316,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class TopologySpec:
-    levels: tuple[TopologyLevel, ...] = field(
-        metadata=describe(
-            "The levels, the coarsest first: zone, block, rack, host.",
-            minItems=1,
-            maxItems=MAX_LEVELS,
-            **unique_by("nodeLabel"),
-        )
+    levels: tuple[TopologyLevel, ...] = declared(
+        "The levels, the coarsest first: zone, block, rack, host.",
+        minItems=1,
+        maxItems=MAX_LEVELS,
+        **unique_by("nodeLabel"),
     )
 
     def validate(self, where: str) -> Iterator[Problem]:
@@ -60,45 +58,28 @@ class TopologySpec:
 
 @dataclass(frozen=True, slots=True)
 class TopologyCondition(Condition):
-    type: str = field(
-        metadata=describe("Accepted (the topology is valid) or Active (nodes have its labels).", maxLength=316)
-    )
-    reason: str = field(
-        metadata=describe("Accepted: Accepted, Invalid. Active: Labelled, LabelsMissing, NotAccepted.", maxLength=1024)
-    )
+    type: str = declared("Accepted (the topology is valid) or Active (nodes have its labels).", maxLength=316)
+    reason: str = declared("Accepted: Accepted, Invalid. Active: Labelled, LabelsMissing, NotAccepted.", maxLength=1024)
 
 
 @dataclass(frozen=True, slots=True)
 class LevelStatus:
-    node_label: str = field(metadata=describe("The label of the level.", maxLength=316))
-    domains: int = field(metadata=describe("How many domains the level has.", format="int32", minimum=0))
-    nodes: int = field(metadata=describe("How many nodes are in a domain of the level.", format="int32", minimum=0))
+    node_label: str = declared("The label of the level.", maxLength=316)
+    domains: int = declared("How many domains the level has.", format="int32", minimum=0)
+    nodes: int = declared("How many nodes are in a domain of the level.", format="int32", minimum=0)
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyStatus:
-    observed_generation: int | None = field(
-        default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
-    )
-    conditions: tuple[TopologyCondition, ...] = field(
-        default=(), metadata=describe("Accepted and Active.", maxItems=16, **unique_by("type"))
-    )
-    levels: tuple[LevelStatus, ...] = field(
-        default=(), metadata=describe("The levels as they are in force.", maxItems=MAX_LEVELS)
-    )
+class TopologyStatus(CheckedStatus):
+    conditions: tuple[TopologyCondition, ...] = conditions()
+    levels: tuple[LevelStatus, ...] = declared("The levels as they are in force.", default=(), maxItems=MAX_LEVELS)
 
 
 def parse_topology(raw: Mapping[str, Any]) -> tuple[str, ...]:
     """The labels of the levels. Raises InvalidObjectError naming the topology and every field that is wrong."""
-    name = identity_of(raw)[0]
-    try:
-        if name == NAMELESS:
-            raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
-        check_kind(raw, TOPOLOGY_KIND)
-        return tuple(level.node_label for level in decoded(raw, TopologySpec, raw.get("spec")).spec.levels)
-    except PolicyError as error:
-        where, _, problem = error.message.partition(": ")
-        raise InvalidObjectError(where, problem).in_object(TOPOLOGY_KIND, name) from error
+    return read_object(
+        raw, TOPOLOGY_KIND, TopologySpec, lambda found: tuple(level.node_label for level in found.spec.levels)
+    )
 
 
 def levels_of(raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -174,7 +155,6 @@ def status_of(
     """The status of a topology. `levels`: those in force, None for none. `nodes`: how many there are. `problem`: what
     is wrong with this generation; empty for nothing. `now`: an RFC 3339 time.
     """
-    before = conditions_by_type(previous)
     found = [(level.label, len(level), int((level.codes >= 0).sum())) for level in levels or ()]
     lacking = next((f"{nodes - have} of {nodes} nodes lack {label}" for label, _, have in found if have < nodes), "")
     if not found:
@@ -184,11 +164,7 @@ def status_of(
         active = UntimedCondition(ACTIVE, found[-1][1] > 0, "LabelsMissing", text)
     else:
         active = UntimedCondition(ACTIVE, True, "Labelled", "All nodes have all labels.")
-    accepted = UntimedCondition(
-        ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The topology is valid."
-    )
     return {
-        "observedGeneration": generation,
-        "conditions": [timed(each, before.get(each.type), generation, now) for each in (accepted, active)],
+        **checked_status((accepted("topology", problem), active), generation=generation, previous=previous, now=now),
         "levels": [{"nodeLabel": label, "domains": domains, "nodes": have} for label, domains, have in found],
     }

@@ -19,12 +19,13 @@ from math import inf
 from typing import Any, Final
 
 from podwright.api.kai_queue import known_fields
+from podwright.api.own_objects import naming
 from podwright.api.queue_status import MAX_RESOURCES, QueueReport
-from podwright.api.scheduler_policy import NAMELESS, identity_of
-from podwright.core.framework.args import ArgsError, decode
-from podwright.core.framework.validation import Problem, describe, key_path
+from podwright.core.framework.args import decode
+from podwright.core.framework.validation import Problem, declared, key_path
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import MAX_INT64, NANO, parse_exact_quantity
+from podwright.core.objects.raw import value_at
 from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.queues.queues import QueueRules, amount_text
 from podwright.core.queues.rules import State
@@ -37,24 +38,21 @@ VOLCANO_SCHEDULER: Final = "volcano"
 ROOT: Final = QueueRules("root")
 """The queue above all others, as it is without an object."""
 
-_STATES: Final[Mapping[str, State]] = {"Closed": "Closed", "Closing": "Drain"}
+_STATES: Final[Mapping[str, State]] = {"Closed": "Closed", "Closing": "Hold"}
 _COUNT_QUOTA: Final = "count/"
 """Volcano ignores the names of resources that begin like this."""
 
 Amounts = Mapping[str, int | str]
 
 
-_BOUNDED: Final = describe("", maxProperties=MAX_RESOURCES)
-
-
 @dataclass(frozen=True, slots=True)
 class VolcanoSpec:
-    weight: int = field(default=1, metadata=describe("", minimum=0, maximum=65535))
+    weight: int = declared("", default=1, minimum=0, maximum=65535)
     parent: str = ""
-    priority: int = field(default=0, metadata=describe("", minimum=0))
+    priority: int = declared("", default=0, minimum=0)
     reclaimable: bool = True
-    capability: Amounts = field(default_factory=dict, metadata=_BOUNDED)
-    deserved: Amounts = field(default_factory=dict, metadata=_BOUNDED)
+    capability: Amounts = declared("", default_factory=dict, maxProperties=MAX_RESOURCES)
+    deserved: Amounts = declared("", default_factory=dict, maxProperties=MAX_RESOURCES)
     guarantee: Mapping[str, Any] = field(default_factory=dict)
 
     def validate(self, where: str) -> Iterator[Problem]:
@@ -65,7 +63,7 @@ class VolcanoSpec:
 
 @dataclass(frozen=True, slots=True)
 class VolcanoGuarantee:
-    resource: Amounts = field(default_factory=dict, metadata=_BOUNDED)
+    resource: Amounts = declared("", default_factory=dict, maxProperties=MAX_RESOURCES)
 
     def validate(self, where: str) -> Iterator[Problem]:
         yield from _wrong(self.resource, f"{where}.resource")
@@ -86,14 +84,9 @@ def parse_volcano_queue(raw: Mapping[str, Any]) -> QueueRules:
 
     Raises InvalidObjectError naming the queue and the first field that is wrong.
     """
-    name = identity_of(raw)[0]
-    try:
-        if name == NAMELESS:
-            raise InvalidObjectError("metadata.name", "a name is required")
+    with naming("Queue", raw) as name:
         spec = decode(VolcanoSpec, known_fields(VolcanoSpec, raw.get("spec")), "spec")
         reserved = decode(VolcanoGuarantee, known_fields(VolcanoGuarantee, spec.guarantee), "spec.guarantee")
-    except (ArgsError, InvalidObjectError) as error:
-        raise InvalidObjectError(error.where, error.problem).in_object("Queue", name) from error
     capability, deserved = _units(spec.capability), _units(spec.deserved)
     kept = _units(reserved.resource)
     quotas = {
@@ -131,8 +124,7 @@ def _limit(capability: Mapping[str, int], resource: str) -> int:
 
 
 def _state(raw: Mapping[str, Any]) -> str:
-    status = raw.get("status")
-    state = status.get("state") if isinstance(status, Mapping) else None
+    state = value_at(raw, "status", "state")
     return state if isinstance(state, str) else ""
 
 

@@ -7,24 +7,21 @@ podwright/api/crd.py derives the CustomResourceDefinition from them. core/groupi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from podwright.api.compiled_rules import issue_text
-from podwright.api.policy_status import ACCEPTED, ACTIVE, Condition, UntimedCondition, conditions_by_type, timed
+from podwright.api.own_objects import CheckedStatus, conditions, count, last_valid, read_object
+from podwright.api.policy_status import ACTIVE, Condition, UntimedCondition
 from podwright.api.scheduler_policy import (
-    NAMELESS,
     LastAccepted,
     PolicyError,
-    check_kind,
-    decoded,
-    identity_of,
 )
 from podwright.api.spec.match import Selector
 from podwright.api.spec.rules import MAX_EXPRESSION
 from podwright.core.cel.errors import CelError
 from podwright.core.framework.args import encode
-from podwright.core.framework.validation import describe, unique_by
+from podwright.core.framework.validation import declared
 from podwright.core.groupings import Grouping, Kind
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.errors import InvalidObjectError
@@ -43,8 +40,8 @@ _API_VERSION: Final = "Group and version, as in the references of pods to their 
 
 @dataclass(frozen=True, slots=True)
 class OwnerKind:
-    api_version: str = field(metadata=describe(_API_VERSION, **_VERSION))
-    kind: str = field(metadata=describe("The kind, for example `Job`.", **_KIND))
+    api_version: str = declared(_API_VERSION, **_VERSION)
+    kind: str = declared("The kind, for example `Job`.", **_KIND)
 
     @property
     def id(self) -> Kind:
@@ -53,85 +50,65 @@ class OwnerKind:
 
 @dataclass(frozen=True, slots=True)
 class SelectedOwner:
-    api_version: str = field(metadata=describe(_API_VERSION, **_VERSION))
-    kind: str = field(metadata=describe("The kind, for example `Job`.", **_KIND))
-    selector: Selector | None = field(
-        default=None,
-        metadata=describe("Selects owners by their labels. Not given, or empty: all of this kind."),
+    api_version: str = declared(_API_VERSION, **_VERSION)
+    kind: str = declared("The kind, for example `Job`.", **_KIND)
+    selector: Selector | None = declared(
+        "Selects owners by their labels. Not given, or empty: all of this kind.", default=None
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PartOfGroup:
-    key: str = field(
-        metadata=describe(
-            "A CEL expression of type string over owner, owners and pod. Pods of one group for which it has the same value are "
-            "one part of it; with an empty value, a pod is in no part.",
-            minLength=1,
-            maxLength=MAX_EXPRESSION,
-        ),
+    key: str = declared(
+        "A CEL expression of type string over owner, owners and pod. Pods of one group for which it has the same value "
+        "are one part of it; with an empty value, a pod is in no part.",
+        minLength=1,
+        maxLength=MAX_EXPRESSION,
     )
-    min_count: str = field(
-        metadata=describe(
-            "A CEL expression of type int over owner, owners and pod: how many pods of a part are placed together, or none "
-            "of the part. It is evaluated for the first pod of each part.",
-            minLength=1,
-            maxLength=MAX_EXPRESSION,
-        ),
+    min_count: str = declared(
+        "A CEL expression of type int over owner, owners and pod: how many pods of a part are placed together, or none "
+        "of the part. It is evaluated for the first pod of each part.",
+        minLength=1,
+        maxLength=MAX_EXPRESSION,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class GroupingSpec:
-    owner: SelectedOwner = field(
-        metadata=describe(
-            "Which workloads. A pod belongs to its controller, to the controller of that, and so on upwards. If "
-            "groupings select several of these owners, the highest decides."
-        )
+    owner: SelectedOwner = declared(
+        "Which workloads. A pod belongs to its controller, to the controller of that, and so on upwards. If groupings "
+        "select several of these owners, the highest decides."
     )
-    through: tuple[OwnerKind, ...] = field(
-        default=(),
-        metadata=describe(
-            "The kinds between these owners and their pods: Job and JobSet for a TrainJob.",
-            maxItems=8,
-        ),
+    through: tuple[OwnerKind, ...] = declared(
+        "The kinds between these owners and their pods: Job and JobSet for a TrainJob.", default=(), maxItems=8
     )
-    min_count: str = field(
+    min_count: str = declared(
+        "A CEL expression of type int over owner, owners and pod: how many pods of a group are placed together, or "
+        "none. It is evaluated for the first pod of each group, and again when an owner changes. With 0 or 1, the pods "
+        "are scheduled one by one, and without an expression as well.",
         default="",
-        metadata=describe(
-            "A CEL expression of type int over owner, owners and pod: how many pods of a group are placed together, or none. "
-            "It is evaluated for the first pod of each group, and again when an owner changes. With 0 or 1, the pods "
-            "are scheduled one by one, and without an expression as well.",
-            maxLength=MAX_EXPRESSION,
-        ),
+        maxLength=MAX_EXPRESSION,
     )
-    key: str = field(
+    key: str = declared(
+        "A CEL expression of type string over owner, owners and pod. Pods of one owner for which it has the same value "
+        "are one group. Not given: all pods of an owner are one group.",
         default="",
-        metadata=describe(
-            "A CEL expression of type string over owner, owners and pod. Pods of one owner for which it has the same value are "
-            "one group. Not given: all pods of an owner are one group.",
-            maxLength=MAX_EXPRESSION,
-        ),
+        maxLength=MAX_EXPRESSION,
     )
-    sub_group: PartOfGroup | None = field(
-        default=None,
-        metadata=describe("Divides the pods of each group into parts, of which each has a minimum of its own."),
+    sub_group: PartOfGroup | None = declared(
+        "Divides the pods of each group into parts, of which each has a minimum of its own.", default=None
     )
-    on_failure: Literal["Wait", "Ignore"] = field(
+    on_failure: Literal["Wait", "Ignore"] = declared(
+        "What becomes of pods whose owner is gone or cannot be read, or for which an expression fails. Wait: they "
+        "wait. Ignore: they are scheduled one by one.",
         default="Wait",
-        metadata=describe(
-            "What becomes of pods whose owner is gone or cannot be read, or for which an expression fails. Wait: they "
-            "wait. Ignore: they are scheduled one by one."
-        ),
     )
-    precedence: int = field(
+    precedence: int = declared(
+        "If several groupings select one owner, the greatest wins, then the older.",
         default=0,
-        metadata=describe(
-            "If several groupings select one owner, the greatest wins, then the older.",
-            format="int32",
-            minimum=-1_000_000,
-            maximum=1_000_000,
-        ),
+        format="int32",
+        minimum=-1_000_000,
+        maximum=1_000_000,
     )
 
     def grouping(self, name: str, created: float) -> Grouping:
@@ -177,26 +154,7 @@ def parse_grouping(raw: Mapping[str, Any]) -> Grouping:
     """Decodes a WorkloadGrouping object. Raises InvalidObjectError naming the grouping and every field that is
     wrong.
     """
-    name = identity_of(raw)[0]
-    try:
-        if name == NAMELESS:
-            raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
-        check_kind(raw, GROUPING_KIND)
-        found = decoded(raw, GroupingSpec, raw.get("spec"))
-        return found.spec.grouping(name, found.created)
-    except PolicyError as error:
-        where, _, problem = error.message.partition(": ")
-        raise InvalidObjectError(where, problem).in_object(GROUPING_KIND, name) from error
-
-
-def last_accepted_grouping(raw: Mapping[str, Any]) -> Grouping | None:
-    """The grouping as its status says that it last was valid. None without that, and if it cannot be read: anybody may
-    have written it.
-    """
-    try:
-        return parse_grouping({**raw, "spec": raw["status"]["lastAccepted"]["spec"]})
-    except Exception:  # noqa: BLE001 -- see above
-        return None
+    return read_object(raw, GROUPING_KIND, GroupingSpec, lambda found: found.spec.grouping(found.name, found.created))
 
 
 def grouping_in_force(raw: Mapping[str, Any]) -> tuple[Grouping | None, InvalidObjectError | None]:
@@ -204,80 +162,40 @@ def grouping_in_force(raw: Mapping[str, Any]) -> tuple[Grouping | None, InvalidO
     try:
         return parse_grouping(raw), None
     except InvalidObjectError as error:
-        return last_accepted_grouping(raw), error
+        return last_valid(raw, parse_grouping), error
 
 
 @dataclass(frozen=True, slots=True)
 class GroupingCondition(Condition):
-    type: str = field(
-        metadata=describe(
-            "Accepted (the newest generation is valid) or Active (it makes groups of pods).", maxLength=316
-        )
+    type: str = declared(
+        "Accepted (the newest generation is valid) or Active (it makes groups of pods).", maxLength=316
     )
-    reason: str = field(
-        metadata=describe(
-            "Accepted: Accepted, Invalid. Active: InForce, LastGoodGeneration, NoGroups, OwnersUnreadable, NotAccepted.",
-            maxLength=1024,
-        )
+    reason: str = declared(
+        "Accepted: Accepted, Invalid. Active: InForce, LastGoodGeneration, NoGroups, OwnersUnreadable, NotAccepted.",
+        maxLength=1024,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class GroupingStatus:
-    observed_generation: int | None = field(
-        default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
+class GroupingStatus(CheckedStatus):
+    conditions: tuple[GroupingCondition, ...] = conditions()
+    last_accepted: LastAccepted | None = declared(
+        "The generation that was accepted last. It stays in force while a newer one is invalid.", default=None
     )
-    conditions: tuple[GroupingCondition, ...] = field(
-        default=(), metadata=describe("Accepted and Active.", maxItems=16, **unique_by("type"))
-    )
-    last_accepted: LastAccepted | None = field(
-        default=None,
-        metadata=describe("The generation that was accepted last. It stays in force while a newer one is invalid."),
-    )
-    groups: int = field(default=0, metadata=describe("How many groups it makes now.", format="int32", minimum=0))
+    groups: int = count("How many groups it makes now.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupingReport:
-    """What the status of a grouping is made of.
-
-    `grouping`: the generation in force, None if there is none. `problem`: what is wrong with the newest one, `unread`:
-    why kinds of owners cannot be read; empty for nothing. `groups`: how many groups it makes now.
+def active(grouping: Grouping | None, problem: str, unread: str) -> UntimedCondition:
+    """Whether a WorkloadGrouping makes groups. `grouping`: the generation in force, None if there is none. `problem`:
+    what is wrong with the newest one, `unread`: why kinds of owners cannot be read; empty for nothing.
     """
-
-    grouping: Grouping | None
-    problem: str
-    unread: str
-    groups: int
-
-
-def status_of(
-    report: GroupingReport, *, generation: int, spec: object, previous: Mapping[str, Any], now: str
-) -> dict[str, Any]:
-    """The status of a WorkloadGrouping. `now`: an RFC 3339 time."""
-    problem, before = report.problem, conditions_by_type(previous)
-    accepted = UntimedCondition(
-        ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The grouping is valid."
-    )
-    status: dict[str, Any] = {
-        "observedGeneration": generation,
-        "conditions": [timed(each, before.get(each.type), generation, now) for each in (accepted, _active(report))],
-        "groups": report.groups,
-    }
-    kept = previous.get("lastAccepted") if problem else {"generation": generation, "spec": spec}
-    if isinstance(kept, Mapping):
-        status["lastAccepted"] = kept
-    return status
-
-
-def _active(report: GroupingReport) -> UntimedCondition:
-    if report.grouping is None:
+    if grouping is None:
         return UntimedCondition(ACTIVE, False, "NotAccepted", "No generation of this grouping was accepted.")
-    if report.grouping.min_count is None:
+    if grouping.min_count is None:
         return UntimedCondition(ACTIVE, True, "NoGroups", "It keeps the pods of these owners out of groups.")
-    if report.unread:
-        then = "their pods wait" if report.grouping.waits else "their pods are scheduled one by one"
-        return UntimedCondition(ACTIVE, False, "OwnersUnreadable", f"{report.unread}: {then}.")
-    if report.problem:
+    if unread:
+        then = "their pods wait" if grouping.waits else "their pods are scheduled one by one"
+        return UntimedCondition(ACTIVE, False, "OwnersUnreadable", f"{unread}: {then}.")
+    if problem:
         return UntimedCondition(ACTIVE, True, "LastGoodGeneration", "The last valid generation is in force.")
     return UntimedCondition(ACTIVE, True, "InForce", "It makes groups of the pods of these owners.")

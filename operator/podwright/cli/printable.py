@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, cast
 
 import click
+import orjson
+import yaml
 
 from podwright.kube.log_format import printable
 
@@ -20,6 +23,14 @@ def echo(text: str, *, err: bool = False) -> None:
     """Prints a text of one or more lines, in which everything that is not printable has escape sequences."""
     for line in text.split("\n"):
         click.echo(printable(line), err=err)
+
+
+def write(value: Any, output: str = "json") -> None:
+    """Prints a value as JSON or YAML."""
+    if output == "yaml":
+        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def color_system() -> Literal["auto"] | None:

@@ -406,7 +406,7 @@ def reject(
     filter_message = diagnosis.message()
     return Rejection(
         pod=pod,
-        message=filter_message if status is None else diagnosis.message(status.message),
+        message=f"{filter_message} {status.message}" if status is not None and status.message else filter_message,
         filter_message=filter_message,
         status_plugins=_rejecting(diagnosis, rejected),
         pending_plugins=frozenset(

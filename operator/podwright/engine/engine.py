@@ -21,6 +21,7 @@ from podwright.api.compile import Classes
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
+from podwright.core.framework.interface import Handle
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
@@ -33,8 +34,10 @@ from podwright.engine.attempts.gangs.attempts import Gangs
 from podwright.engine.attempts.gangs.gathering import Gathering
 from podwright.engine.attempts.gangs.group_changes import GroupChanges
 from podwright.engine.attempts.gangs.room import GangRoom
+from podwright.engine.attempts.gangs.stale_gangs import StaleGangs
 from podwright.engine.attempts.pod_attempts import PodAttempts
 from podwright.engine.attempts.turns import Turns
+from podwright.engine.draining import DrainedQueues
 from podwright.engine.engine_options import DEFAULT_OPTIONS, EngineOptions
 from podwright.engine.gauges import compute_gauges
 from podwright.engine.intake.assigned_pods import AssignedPods
@@ -45,13 +48,12 @@ from podwright.engine.intake.objects import NAMESPACE, KindStream, Namespaces
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.intake.stream import Raw
-from podwright.engine.intake.unreadable_devices import report_unreadable_devices
 from podwright.engine.intake.workloads import Workloads
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.outcomes.binding.cycle import BindingCycles
 from podwright.engine.outcomes.binding.executor import BindingExecutor
 from podwright.engine.outcomes.binding.limiter import BindLimiter
-from podwright.engine.outcomes.binding.plugin_cluster import plugin_handle
+from podwright.engine.outcomes.binding.plugin_cluster import PluginCluster
 from podwright.engine.outcomes.failures import Failures
 from podwright.engine.outcomes.outcomes import Outcomes
 from podwright.engine.outcomes.preemption import Preemptions
@@ -59,7 +61,7 @@ from podwright.engine.planning.elsewhere import Elsewhere
 from podwright.engine.planning.messages import Messages
 from podwright.engine.planning.planning import Planning
 from podwright.engine.plugins.exceptions import PluginExceptions
-from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
+from podwright.engine.plugins.guard import PluginGuard
 from podwright.engine.plugins.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.policy_plugins import Conduct
@@ -121,7 +123,7 @@ class Engine:
         # The state that the parts share
         self.invalid_objects = InvalidObjects(metrics)
         self.cache = cache = Cache(self.invalid_objects.report, signals=sources.signals(options.policies))
-        report_unreadable_devices(cache, self.invalid_objects.report)
+        cache.devices.unreadable.on_problem = self.invalid_objects.report
         self.binding_cycles, limiter = BindingCycles(), BindLimiter(clock, options.bindings_at_once)
         self.activities = Activities(metrics, wall=sources.wall)
         self.budgets = LocalBudgets(
@@ -131,10 +133,17 @@ class Engine:
         )
         self.plugin_exceptions = PluginExceptions(metrics, activities=self.activities)
         cache.contain_indexes(self.plugin_exceptions.index_failed)
-        times = ThreadTimes(clock=clock, cpu=sources.cpu, waits=sources.waits)
-        self.plugin_guard = PluginGuard(times, metrics, budget=options.plugin_budget)
-        handle = plugin_handle(
-            cache, features, ports, wall=sources.wall, binding_cycles=self.binding_cycles, limiter=limiter
+        self.plugin_guard = PluginGuard(
+            metrics, clock=clock, cpu=sources.cpu, waits=sources.waits, budget=options.plugin_budget
+        )
+        handle = Handle(
+            cache=cache,
+            features=features,
+            cluster=PluginCluster(ports.cluster, self.binding_cycles, store=cache.store, limiter=limiter),
+            observer=metrics,
+            clock=sources.wall,
+            waiting=self.binding_cycles.waiting,
+            recorder=lambda pod, kind, reason, note: ports.recorder.record(pod, kind, reason, "Scheduling", note),
         )
         self.policies = ActivePolicies(
             classes,
@@ -188,7 +197,6 @@ class Engine:
             binding_cycles=self.binding_cycles,
             invalid_objects=self.invalid_objects,
             slow_plugins=self.slow_plugins,
-            slices=slices,
             quiet=quiet,
             decisions=self.decisions,
             features=features,
@@ -245,6 +253,8 @@ class Engine:
         self.told_of_policies: list[Callable[[], None]] = []
         """Called when policies have changed, before pods are retried."""
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
+        self.stale_gangs = StaleGangs(state, ports, policies=self.policies, assigned=self.assigned)
+        self.drained_queues = DrainedQueues(state, ports, policies=self.policies, assigned=self.assigned)
         self.gangs = Gangs(
             state,
             ports,
@@ -350,6 +360,7 @@ class Engine:
             self.rebalancing.moves.take_over()
         self.shadow.policies_changed()
         self.group_changes.process()
+        await self.group_changes.rank_all()  # members that run must not be evicted by their own priority
         self.gangs.prioritize_partially_placed()
         slice_ends = clock() + SLICE_SECONDS
         shadow = self._shadow_time
@@ -418,6 +429,8 @@ class Engine:
                 if self._started and not self._shadow_only:
                     self.gathering.begin()
                     self.rebalancing.begin()
+                    await self.stale_gangs.evict()
+                    await self.drained_queues.evict()
                 self.history.sample()
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are

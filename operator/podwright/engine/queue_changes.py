@@ -36,8 +36,7 @@ class QueueChanges:
     async def sample_usage(self) -> None:
         """Counts what queues and their users have as used since the last call."""
         if self._queues.active:
-            self._queues.sample_usage(self._wall())
-            await in_slices(self._queues.sample_users(self._wall()))
+            await in_slices(self._queues.sample_usage(self._wall()))
 
     def _changed(self) -> None:
         if self._queues.active is not self._ordered:

@@ -20,7 +20,6 @@ from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.plugins.slow_plugins import SlowPlugins
 from podwright.engine.process.instance import Instance
 from podwright.engine.process.quiet import Quiet
-from podwright.engine.process.slice import Slice
 from podwright.engine.raw_objects import RawObjects
 from podwright.engine.records.recent_decisions import RecentDecisions
 
@@ -80,7 +79,6 @@ class EngineState:
     binding_cycles: OpenBindingCycles
     invalid_objects: InvalidObjects
     slow_plugins: SlowPlugins
-    slices: Slice
     quiet: Quiet
     decisions: RecentDecisions
     features: Features

@@ -18,9 +18,10 @@ import orjson
 
 from podwright import __version__
 from podwright.api.configuration.extenders import DefinedExtender, shown_url
-from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.interface import MAX_SCORE
+from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import value_at
 from podwright.engine.ports import ExtenderError, FilterAnswer, NodeVictims, bounded
 from podwright.engine.raw_objects import RawObjects, as_sent, raw_of
 from podwright.extender import wire
@@ -261,8 +262,7 @@ def _json(text: bytes) -> orjson.Fragment:
 
 def _name_of(node: Any) -> str:
     """The name of a raw node; empty if it has none."""
-    metadata = node.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    name = value_at(node, "metadata", "name")
     return name if isinstance(name, str) else ""
 
 

@@ -17,6 +17,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.engine.records.log_fields import fields
 from podwright.kube.client.errors import (
     ApiError,
+    if_there,
     is_conflict,
     is_not_found,
     is_retryable,
@@ -59,13 +60,7 @@ class ApiCluster:
         await self._binder.bind(pod, node_name, annotations)
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
-        try:
-            raw: Mapping[str, Any] = await self._call("GET", _resource(kind).path(name, namespace))
-        except ApiError as error:
-            if is_not_found(error):
-                return None
-            raise
-        return raw
+        return await if_there(self._call("GET", _resource(kind).path(name, namespace)))
 
     async def update(self, kind: str, raw: Mapping[str, Any], subresource: str = "") -> Mapping[str, Any]:
         """See Cluster. Retried after transient errors. A conflict with our own first attempt is a success."""

@@ -1,14 +1,22 @@
-"""A deadline that is put off often, as by each request of a connection. Putting it off costs no timer of the loop each
-time.
+"""Waiting until a time, and a deadline that is put off often, as by each request of a connection. Putting it off costs
+no timer of the loop each time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 _NEVER: Final = float("inf")
+
+
+async def wait_at_most(seconds: float, what: Awaitable[object]) -> None:
+    """Returns when it has happened, or after this time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await what
 
 
 class LoopDeadline:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import GROVE_API, KAI_API, PLUGINS_API, VOLCANO_API, WORKLOAD_API
-from podwright.core.objects.watched_kinds import STORED_KINDS, WATCHED_KINDS, WatchedKind
+from podwright.core.objects.watched_kinds import PRIORITY_CLASS, STORED_KINDS, WATCHED_KINDS, WatchedKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,9 @@ POD: Final = WATCHED["Pod"]
 NODE: Final = WATCHED["Node"]
 REQUIRED: Final = tuple(WATCHED[watched.kind] for watched in WATCHED_KINDS if watched.required)
 """The scheduler ends if it cannot read these."""
-STORED: Final = tuple(WATCHED[watched.kind] for watched in STORED_KINDS)
-"""Those of the core's object store."""
+STORED: Final = tuple(WATCHED[watched.kind] for watched in STORED_KINDS if not watched.on_demand)
+"""Those of the core's object store that are always watched."""
+PRIORITY_CLASSES: Final = WATCHED[PRIORITY_CLASS]
 
 BY_KIND: Final = {
     **WATCHED,

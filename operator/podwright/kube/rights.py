@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +21,7 @@ from podwright.kube.client import access
 from podwright.kube.client.errors import ConfigError, UnreachableError
 from podwright.kube.client.http import Http
 from podwright.kube.client.wire import BeforeWrite
+from podwright.kube.deadline import wait_at_most
 from podwright.kube.kinds import (
     COMPOSITE_POD_GROUPS,
     CRD,
@@ -39,6 +39,7 @@ from podwright.kube.kinds import (
     POD_GANGS,
     POD_GROUPS,
     POLICY,
+    PRIORITY_CLASSES,
     QUEUE,
     QUEUE_VIEW,
     REBALANCE_POLICY,
@@ -136,8 +137,11 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     _GROUPS[3]: KAI_POD_GROUPS,
     _GROUPS[4]: POD_GANGS,
     _COMPOSITES: COMPOSITE_POD_GROUPS,
+    PRIORITY_CLASSES: (*VOLCANO_POD_GROUPS, *KAI_POD_GROUPS, *POD_GANGS),
 }
-"""Kinds that a cluster may lack, with all their versions. Where none is served, no right to them is needed."""
+"""Kinds that a cluster may lack, with all their versions, and PriorityClasses with the kinds that name one. Where none is
+served, no right to them is needed.
+"""
 _OWN_WRITES: Final = (f"{TOKEN_REVIEW.root}/", f"{ACCESS_REVIEW.root}/", f"{LEASE.root}/")
 """The paths of writes that change nothing for anybody else."""
 _EXTRAS: Final = frozenset({*_OPTIONAL, CRD})
@@ -154,6 +158,7 @@ SCHEDULING: Final = (
     *_reads([LOCAL_POLICY], "policies of namespaces have no effect", announced=True),
     *_reads(_GROUPS, "the pods of groups are scheduled one by one"),
     *_reads([_COMPOSITES], "each pod group is scheduled alone"),
+    *_reads([PRIORITY_CLASSES], "PriorityClasses that pod groups name do not count"),
     *_reads(_QUEUES, "pods have no queues"),
     *_reads([QUEUE_VIEW], _NO_VIEWS),
     *_reads([RESERVATION], "no room is held for reservations"),
@@ -164,7 +169,13 @@ SCHEDULING: Final = (
     Right(POD, "create", "no pod is bound", "binding"),
     Right(POD, "get", "a Binding whose answer is lost counts as failed"),
     Right(POD, "delete", "no pod is preempted"),
-    Right(POD, "create", "queues do not take room back, and no pod is moved", "eviction", only_with=QUEUE),
+    Right(
+        POD,
+        "create",
+        "queues take no room back and are not drained, no pod is moved, and stale gangs run on",
+        "eviction",
+        only_with=QUEUE,
+    ),
     Right(POD, "patch", "pods do not show why they wait, and none is preempted", "status"),
     *(Right(kind, "update", "no volume is bound to a claim") for kind in _UPDATED),
     *(Right(kind, "get", "an update whose answer is lost counts as failed") for kind in _UPDATED),
@@ -198,7 +209,7 @@ SHADOWING: Final = (
         and each.resource
         not in (
             *(LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, GROUPING),
-            *(*_TOPOLOGIES, *_GROUPS, _COMPOSITES),
+            *(*_TOPOLOGIES, *_GROUPS, _COMPOSITES, PRIORITY_CLASSES),
         )
     ),
     next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
@@ -291,9 +302,7 @@ class RightsCheck:
                 log.info("cannot ask which rights are missing: %s", error)
             shortest = min(2 * shortest, MISSING_SECONDS) if in_vain and not self._missing else REFUSED_SECONDS
             await asyncio.sleep(shortest)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(MISSING_SECONDS if self._missing else CHECK_SECONDS):
-                    await refused.wait()
+            await wait_at_most(MISSING_SECONDS if self._missing else CHECK_SECONDS, refused.wait())
 
     async def check(self) -> None:
         """Asks once, one question after the other. Raises ClusterError, ConfigError and OSError."""

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Final
 
 from podwright.core.framework.features import Features, missing_api
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import value_at
 from podwright.engine.engine import Engine
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.ports import Extender
@@ -43,7 +44,7 @@ from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.election.leadership import Leadership
 from podwright.kube.kinds import CRD, GROUPING, NODE, POD, REQUIRED, STORED, Resource, params_in
 from podwright.kube.options.options import Options
-from podwright.kube.parts import Base, Parts, build_parts, check_profiles
+from podwright.kube.parts import Base, Parts, check_profiles
 from podwright.kube.plugins.third_party import ThirdPartyPlugins
 from podwright.kube.policies.controller import PolicyController
 from podwright.kube.rights import (
@@ -219,8 +220,7 @@ class Runtime:
 
     def serves(self, pod: Mapping[str, Any]) -> bool:
         """True if a policy serves the scheduler name that the raw pod asks for."""
-        spec = pod.get("spec")
-        name = spec.get("schedulerName") if isinstance(spec, Mapping) else None
+        name = value_at(pod, "spec", "schedulerName")
         return isinstance(name, str) and self.engine.policies.serves(name)
 
     def task_restarted(self, name: str) -> None:
@@ -285,6 +285,7 @@ class Runtime:
             clock=time.monotonic,
             decisions=engine.decisions,
             history=engine.history,
+            rebalancing=engine.rebalancing,
             stale=self._readiness.stale,
         )
 
@@ -312,7 +313,7 @@ class Runtime:
         minor, problems = await retry_until_answered("the API server", self._ask)
         await self.server.require_authentication()
         self._crds_watchable = problems[CRD] is None
-        parts = self._parts = build_parts(self._base, minor)
+        parts = self._parts = Parts(self._base, minor)
         self._built(parts)
         self._rights = RightsCheck(self._needed_rights(parts.features))
         self._plugins.start(self._tasks, parts.engine, metrics=self._base.metrics, events=parts.policy_events)
@@ -436,14 +437,10 @@ class Runtime:
             ("pod group phases", lambda: parts.group_phases.run(self._pending_complete)),
             ("local policy statuses", parts.local_policies.run_status_writes),
             *(
-                (f"statuses of {each.resource.plural} of {each.resource.group}", each.run)
-                for each in parts.queue_statuses
+                (f"statuses of {door.crd}", partial(door.run_after, self._pending_complete, parts.engine.first_idle))
+                for door in (*parts.queue_doors, parts.queue_views)
             ),
-            ("views of queues", lambda: parts.queue_views.run_after(self._pending_complete)),
-            ("reservation statuses", parts.reservation_statuses.run),
-            ("rebalance policy statuses", parts.rebalance_statuses.run),
-            ("grouping statuses", parts.grouping_statuses.run),
-            ("topology statuses", parts.topology_statuses.run),
+            *((f"statuses of {door.crd}", door.run) for door in parts.checked_doors),
         )
 
     async def _decide(self, parts: Parts) -> None:

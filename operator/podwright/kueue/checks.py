@@ -33,7 +33,7 @@ from podwright.engine.planning.elsewhere import NoChildAnswerError
 from podwright.engine.ports import Recorder, Regarding
 from podwright.engine.records.admission_check_metrics import CHECK_ANSWERS, CHECK_PLACES, CHECK_SECONDS, CHECK_WAITING
 from podwright.engine.records.metrics import Metrics
-from podwright.kube.client.errors import is_conflict, is_not_found
+from podwright.kube.client.errors import if_there, is_conflict, is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import APPLY_PATCH, MERGE_PATCH
 from podwright.kube.client.retry import retry_until_answered
@@ -170,14 +170,9 @@ class Checks:
 
     async def _list_checks(self) -> None:
         """No place may be given back because its check is not known yet. Raises ClusterError."""
-        try:
-            listed = await self._http.call("GET", ADMISSION_CHECK.collection)
-        except ClusterError as error:
-            if not is_not_found(error):
-                raise
-        else:
-            for raw in listed["items"]:
-                self.take_check({"type": None, "object": raw})
+        listed = await if_there(self._http.call("GET", ADMISSION_CHECK.collection)) or {"items": ()}
+        for raw in listed["items"]:
+            self.take_check({"type": None, "object": raw})
 
     async def _work(self, queue: asyncio.Queue[str]) -> None:
         while True:
@@ -211,12 +206,7 @@ class Checks:
     async def _read(self, key: str, uid: str) -> None:
         """Reads a Workload again, as if an event had come. Raises ClusterError."""
         namespace, _, name = key.partition("/")
-        try:
-            raw = await self._http.call("GET", WORKLOAD.path(name, namespace))
-        except ClusterError as error:
-            if not is_not_found(error):
-                raise
-            raw = None
+        raw = await if_there(self._http.call("GET", WORKLOAD.path(name, namespace)))
         if raw is not None and Workload(raw).uid == uid:
             self.take_workload({"type": None, "object": raw})
         else:
@@ -287,14 +277,8 @@ class Checks:
 
     async def _outcome(self, workload: Workload) -> Fits | Lacks:
         """Raises ClusterError and TookLongError."""
-        flavors = {}
-        for name in flavors_of(workload):
-            try:
-                flavors[name] = await self._http.call("GET", FLAVOR.path(name))
-            except ClusterError as error:
-                if not is_not_found(error):
-                    raise
-        return await self._settled(workload, flavors)
+        found = {name: await if_there(self._http.call("GET", FLAVOR.path(name))) for name in flavors_of(workload)}
+        return await self._settled(workload, {name: raw for name, raw in found.items() if raw is not None})
 
     async def _settled(self, workload: Workload, flavors: Mapping[str, Raw]) -> Fits | Lacks:
         """Decides until the held place stays the same. Raises ClusterError and TookLongError."""

@@ -160,7 +160,6 @@ def _group(cache: Cache, pod_set: PodSet) -> PodGroup:
         all_or_none=False,
         priority=None,
         preemption_policy=None,
-        initially_scheduled=False,
         queue="",
         raw={},
     )

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
-from podwright.kube.options.definitions import definition, option
+from podwright.kube.options.definitions import definitions, option
 from podwright.kube.options.options import OPTIONS, Options
 from podwright.kube.options.values import DURATION, SWITCH, OptionsError
 
@@ -54,7 +54,7 @@ class CheckOptions:
         return max(1, round(min(longest, self.first_retry * 2.0 ** min(retries, 32))))
 
 
-CHECK_OPTIONS: Final = tuple(definition(each.name, each.metadata) for each in fields(CheckOptions) if each.metadata)
+CHECK_OPTIONS: Final = tuple(definitions(CheckOptions))
 """The definitions of the command's own options."""
 _NOT_HERE: Final = frozenset(
     (

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from podwright.api.reservation import MAX_SLOTS, RESERVATION_KIND, parse_reservation
 from podwright.api.scheduler_policy import GROUP
-from podwright.core.framework.durations import format_duration
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.durations import format_duration
 from podwright.engine.engine import Engine
-from podwright.kube.client.errors import is_not_found
+from podwright.kube.client.errors import if_there
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import APPLY_PATCH
 from podwright.kube.client.retry import retry_until_answered
@@ -98,11 +98,7 @@ class HeldPlaces:
         for name in names:
             self._engine.reservations.remove(name)
         for name in names:
-            try:
-                await self._http.call("DELETE", RESERVATION.path(name))
-            except ClusterError as error:
-                if not is_not_found(error):
-                    raise
+            await if_there(self._http.call("DELETE", RESERVATION.path(name)))
         self._held.pop(uid, None)
 
     def reservations(self, workload: Workload, placed: Sequence[PlacedPodSet]) -> Sequence[Raw]:

@@ -17,6 +17,7 @@ from podwright.core.cycle import find_feasible
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import CycleState
 from podwright.core.objects.pod import PodInfo, belongs_to_node
+from podwright.core.objects.raw import mapping_at
 from podwright.simulator.evaluations.evaluation import evaluate
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.snapshot import Raw, Snapshot
@@ -66,8 +67,7 @@ def with_policies(snapshot: Snapshot, policies: Sequence[Raw]) -> Snapshot:
 
 
 def _identity(raw: Raw) -> tuple[object, object, object]:
-    metadata = raw.get("metadata")
-    known = metadata if isinstance(metadata, Mapping) else {}
+    known = mapping_at(raw, "metadata")
     return raw.get("kind"), known.get("namespace"), known.get("name")
 
 

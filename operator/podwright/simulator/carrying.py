@@ -59,7 +59,8 @@ class Committed:
 
     def place(self, framework: Framework, placement: Placement) -> Status | None:
         cache, pod, state = self._cache, placement.pod, placement.state
-        cache.assume(replace(pod, start_time=self._cluster.clock.now), placement.node_name)
+        placed = replace(pod, start_time=self._cluster.clock.now)
+        cache.assume(placed, placement.node_name)
         try:
             refused = framework.reserve(state, pod, placement.node_name)
             if refused is None:
@@ -72,6 +73,7 @@ class Committed:
         if refused is not None:
             cache.forget(pod.uid)
             return refused
+        cache.set_pod(placed.on(placement.node_name))
         cache.nominator.remove(pod.uid)
         cache.groups.remove_waiting(pod.uid)
         write_reserved(self._cluster, self, framework, placement)

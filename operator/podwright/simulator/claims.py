@@ -20,6 +20,7 @@ from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import KIND as POD_GROUP
 from podwright.core.objects.pod_group import WORKLOAD_API, PodGroup
+from podwright.core.objects.raw import mapping_at, value_at
 from podwright.core.plugins.devices.claim_writes import Deallocation, Deletion, Release
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
 from podwright.core.plugins.devices.pod_claims import consumer_of, holds
@@ -86,8 +87,7 @@ def _free_name(cluster: LoadedCluster, namespace: str, wanted: str) -> str:
 
 def _claim_of_group(cluster: LoadedCluster, group: PodGroup, entry: str) -> str:
     """The claim that was made for this entry of the group: as its status says, or as `with_claims` has named it."""
-    status = group.raw.get("status")
-    entries = status.get("resourceClaimStatuses") if isinstance(status, Mapping) else None
+    entries = value_at(group.raw, "status", "resourceClaimStatuses")
     listed = entries if isinstance(entries, list) else []
     named = [
         each.get("resourceClaimName") for each in listed if isinstance(each, Mapping) and each.get("name") == entry
@@ -203,8 +203,7 @@ def _deallocated(raw: Raw) -> Raw:
 
 def _status_without(raw: Raw, consumers: set[str]) -> dict[str, Any]:
     """The status of a claim that is not reserved for these. Entries that cannot be understood count for nothing."""
-    status = raw.get("status")
-    known = dict(status) if isinstance(status, Mapping) else {}
+    known = dict(mapping_at(raw, "status"))
     entries = known.get("reservedFor")
     entries = entries if isinstance(entries, list) else []
     known["reservedFor"] = [each for each in entries if isinstance(each, Mapping) and each.get("uid") not in consumers]

@@ -40,8 +40,9 @@ from podwright.core.objects.pod_group import (
     without_fields,
 )
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
+from podwright.core.objects.raw import value_at
 from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
-from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, trimmed
+from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, PRIORITY_CLASS, STORED_KINDS, trimmed
 from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.queues.queues import Queues, queues_of
@@ -63,16 +64,16 @@ from podwright.kube.kinds import KUEUE_FLAVOR, KUEUE_WORKLOAD
 from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES
 from podwright.kube.queues.names import QueueNames
 from podwright.simulator import params
-from podwright.simulator.evaluations.cases import NOW
 from podwright.simulator.made_groups import MadeGroups, Put
 from podwright.simulator.queue_objects import QUEUE_OBJECTS, begin, queue_kind_of, take
 from podwright.simulator.snapshot import CLAIM_TEMPLATE, NOT_SERVED, Snapshot, group_kind
-from podwright.simulator.world import World
+from podwright.simulator.world import NOW, World
 
 if TYPE_CHECKING:
     from podwright.kube.node_signals.numbers import Numbers
 
 Raw = Mapping[str, Any]
+_Read = Callable[[Raw], Sequence[InvalidObjectError] | None]
 
 _STORED: Final = tuple(watched.kind for watched in STORED_KINDS)
 _OF_KUEUE: Final = frozenset((KUEUE_WORKLOAD.kind, KUEUE_FLAVOR.kind))
@@ -124,44 +125,46 @@ class LoadedCluster:
     world: World
     clock: Clock
     policies: ActivePolicies
-    pending: dict[str, PodInfo]
-    workloads: Mapping[tuple[str, str, str], Raw]
-    """The workloads by kind, namespace and name."""
-    assigned: Mapping[str, Raw]
-    """The raw objects of pods that have nodes, by uid. A pod that is recreated is made from them."""
-    claim_templates: dict[tuple[str, str], Raw]
-    """By namespace and name of a ResourceClaimTemplate: the spec of its claims, from a claim that was made of it if the
-    snapshot lacks the template.
-    """
-    policy_objects: dict[str, Raw]
-    """The SchedulerPolicies as they were written, by name."""
-    queue_objects: dict[str, Raw]
-    """The valid SchedulingQueues as they were written, by name."""
-    rebalance_objects: Mapping[str, Raw]
-    """The RebalancePolicies as they were written, by name."""
     queue_names: QueueNames
     """Which object is the queue of a name."""
     made_groups: MadeGroups
     """The groups that WorkloadGroupings make."""
-    problems: Sequence[str]
+    missing: Mapping[str, str]
+    """Kinds that the snapshot could not contain, with the reason."""
+    unread: dict[ConfigMap, str]
+    """ConfigMaps with params of policies that the snapshot could not contain, with the reason."""
+    pending: dict[str, PodInfo] = field(default_factory=dict)
+    workloads: dict[tuple[str, str, str], Raw] = field(default_factory=dict)
+    """The workloads by kind, namespace and name."""
+    assigned: dict[str, Raw] = field(default_factory=dict)
+    """The raw objects of pods that have nodes, by uid. A pod that is recreated is made from them."""
+    claim_templates: dict[tuple[str, str], Raw] = field(default_factory=dict)
+    """By namespace and name of a ResourceClaimTemplate: the spec of its claims, from a claim that was made of it if the
+    snapshot lacks the template.
+    """
+    policy_objects: dict[str, Raw] = field(default_factory=dict)
+    """The SchedulerPolicies as they were written, by name."""
+    queue_objects: dict[str, Raw] = field(default_factory=dict)
+    """The valid SchedulingQueues as they were written, by name."""
+    rebalance_objects: dict[str, Raw] = field(default_factory=dict)
+    """The RebalancePolicies as they were written, by name."""
+    problems: list[str] = field(default_factory=list)
     """The errors in objects. Each names the object and the field."""
-    refused: Sequence[ApplyResult]
+    refused: list[ApplyResult] = field(default_factory=list)
     """The policies that are not accepted."""
-    accepted_by_operator: Mapping[str, str]
+    accepted_by_operator: dict[str, str] = field(default_factory=dict)
     """Those of them that the operator has accepted, by name, and what to say about them. Options of the operator are
     missing here.
     """
-    missing: Mapping[str, str]
-    """Kinds that the snapshot could not contain, with the reason."""
-    unread: Mapping[ConfigMap, str]
-    """ConfigMaps with params of policies that the snapshot could not contain, with the reason."""
-    ignored: Mapping[str, int]
+    ignored: Counter[str] = field(default_factory=Counter)
     """How many objects there were of each kind that scheduling does not depend on."""
 
     @property
     def stored_kinds(self) -> Sequence[str]:
-        """The kinds of the object store."""
-        return _STORED
+        """The kinds of the object store whose objects a simulation can try. A PriorityClass would change pods that are
+        there.
+        """
+        return [kind for kind in _STORED if kind != PRIORITY_CLASS]
 
     @property
     def cache(self) -> Cache:
@@ -172,8 +175,8 @@ class LoadedCluster:
         return queues_of(self.world.cache)
 
     def joined(self, pod: PodInfo, put: Put) -> PodInfo:
-        """The pod as a member of the group that groupings make of it. `put` stores a new group."""
-        return self.made_groups.joined(pod, put)
+        """The pod as a member of its group, of which it may have its priority. `put` stores a group that groupings make."""
+        return self.cache.groups.ranked(self.made_groups.joined(pod, put))
 
     def parsed(self, raw: Raw) -> PodInfo:
         """A pod, as a member of its group. Raises InvalidObjectError."""
@@ -241,28 +244,16 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         ),
     )
     kinds, unread = params.split_missing(snapshot.missing)
-    reading = _Reading(world, policies, options.settings.namespace)
-    reading.take(snapshot)
     cluster = LoadedCluster(
         world=world,
         clock=clock,
         policies=policies,
-        pending=reading.pending,
-        workloads=reading.workloads,
-        assigned=reading.assigned,
-        claim_templates=reading.claim_templates,
-        policy_objects=reading.policy_objects,
-        queue_objects=reading.queue_objects,
-        rebalance_objects=reading.rebalance_objects,
-        queue_names=reading.queue_names,
-        made_groups=reading.made_groups,
-        problems=reading.problems,
-        refused=reading.refused,
-        accepted_by_operator=reading.accepted_by_operator,
+        queue_names=QueueNames(queues_of(world.cache), policies.serves),
+        made_groups=MadeGroups(world.cache),
         missing=kinds,
-        unread={**unread, **reading.unread},
-        ignored=reading.ignored,
+        unread=dict(unread),
     )
+    _Reading(cluster, options.settings.namespace).take(snapshot)
     queues_of(world.cache).pending = lambda: [*cluster.pending.values()]
     return cluster
 
@@ -280,27 +271,15 @@ class _Reading:
     kinds first.
     """
 
-    def __init__(self, world: World, policies: ActivePolicies, namespace: str) -> None:
-        self.unread: dict[ConfigMap, str] = {}
+    def __init__(self, cluster: LoadedCluster, namespace: str) -> None:
+        self._cluster = cluster
         self._namespace = namespace
-        self.problems: list[str] = []
-        self.refused: list[ApplyResult] = []
-        self.accepted_by_operator: dict[str, str] = {}
-        self.pending: dict[str, PodInfo] = {}
-        self.workloads: dict[tuple[str, str, str], Raw] = {}
-        self.assigned: dict[str, Raw] = {}
-        self.claim_templates: dict[tuple[str, str], Raw] = {}
-        self.policy_objects: dict[str, Raw] = {}
-        self.queue_objects: dict[str, Raw] = {}
-        self.rebalance_objects: dict[str, Raw] = {}
-        self.ignored: Counter[str] = Counter()
-        self._world = world
-        self._cache = world.cache
-        self._policies = policies
-        self.queue_names = QueueNames(queues_of(world.cache), policies.serves)
-        self.made_groups = MadeGroups(world.cache)
+        self._world = cluster.world
+        self._cache = cluster.cache
+        self._policies = cluster.policies
 
     def take(self, snapshot: Snapshot) -> None:
+        cluster = self._cluster
         by_kind: dict[str, list[Raw]] = {}
         for raw in snapshot.objects:
             by_kind.setdefault(str(raw["kind"]), []).append(raw)
@@ -317,51 +296,51 @@ class _Reading:
         for kind in WORKLOAD_KINDS:
             for raw in by_kind.get(kind, ()):
                 self._take(kind, raw, self._workload)
-        for raw in by_kind.pop(CLAIM_TEMPLATE.kind, ()):
-            self._take(CLAIM_TEMPLATE.kind, raw, self._claim_template)
-        for raw in by_kind.pop(NODE_KIND.kind, ()):
-            self._take("Node", raw, self._node)
-        for raw in by_kind.pop(TOPOLOGY_KIND, ()):
-            self._take(TOPOLOGY_KIND, raw, self._topology)
-        for raw in by_kind.pop(HYPER_NODE_KIND, ()):
-            self._take(HYPER_NODE_KIND, raw, self._hyper_node)
-        for raw in by_kind.pop(RESERVATION_KIND, ()):
-            self._take(RESERVATION_KIND, raw, self._reservation)
+        readers: Sequence[tuple[str, _Read]] = (
+            (CLAIM_TEMPLATE.kind, self._claim_template),
+            (NODE_KIND.kind, self._node),
+            (TOPOLOGY_KIND, self._topology),
+            (HYPER_NODE_KIND, self._hyper_node),
+            (RESERVATION_KIND, self._reservation),
+        )
+        for kind, read in readers:
+            for raw in by_kind.pop(kind, ()):
+                self._take(kind, raw, read)
         for name in self._cache.reservations.expired(self._world.now()):
             self._cache.reservations.remove(name)
-        for raw in by_kind.pop(KIND, ()):
-            self._take(KIND, raw, self._policy)
-        for raw in by_kind.pop(LOCAL_KIND, ()):
-            self._take(LOCAL_KIND, raw, self._local_policy)
+        for kind, read in ((KIND, self._policy), (LOCAL_KIND, self._local_policy)):
+            for raw in by_kind.pop(kind, ()):
+                self._take(kind, raw, read)
         queues = queues_of(self._cache)
         let_policies_choose(queues, self._policies)
-        begin(self.queue_names)
+        begin(cluster.queue_names)
         for kind in QUEUE_OBJECTS:
             for raw in by_kind.pop(kind, ()):
                 self._take(kind, raw, self._queue)
-        self.problems += map(str, queues.problems.values())
+        cluster.problems.extend(map(str, queues.problems.values()))
         for raw in by_kind.pop(REBALANCE_KIND, ()):
-            self.rebalance_objects[identity_of(raw)[0]] = raw
-        self.problems += map(str, self.made_groups.take_groupings(by_kind.pop(GROUPING_KIND, ())))
-        owners = self.made_groups.take_owners(snapshot.objects, snapshot.missing)
+            cluster.rebalance_objects[identity_of(raw)[0]] = raw
+        cluster.problems.extend(map(str, cluster.made_groups.take_groupings(by_kind.pop(GROUPING_KIND, ()))))
+        owners = cluster.made_groups.take_owners(snapshot.objects, snapshot.missing)
         for raw in by_kind.pop(POD_KIND.kind, ()):
             self._take("Pod", raw, self._pod)
-        arrived = sorted(self.pending.values(), key=lambda pod: (pod.creation, pod.key))
-        self.pending = {pod.uid: pod for pod in arrived}
+        arrived = sorted(cluster.pending.values(), key=lambda pod: (pod.creation, pod.key))
+        cluster.pending.clear()
+        cluster.pending.update((pod.uid, pod) for pod in arrived)
         for pod in arrived if queues.active else ():
             queues.add_waiting(pod)  # again, in this order
         for kind, items in by_kind.items():
             if kind not in (*_STORED, *WORKLOAD_KINDS, *owners) and kind not in _OF_KUEUE:
-                self.ignored[kind] += len(items)
+                cluster.ignored[kind] += len(items)
 
-    def _take(self, kind: str, raw: Raw, take: Callable[[Raw], Sequence[InvalidObjectError] | None]) -> None:
+    def _take(self, kind: str, raw: Raw, read: _Read) -> None:
         try:
-            self.problems.extend(str(problem) for problem in take(raw) or ())
+            self._cluster.problems.extend(str(problem) for problem in read(raw) or ())
         except InvalidObjectError as error:
             named = error if error.kind else error.in_object(kind, _name_of(raw))
-            self.problems.append(str(named))
+            self._cluster.problems.append(str(named))
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self.problems.append(f"{kind} {_name_of(raw)}: {type(error).__name__}: {error}")
+            self._cluster.problems.append(f"{kind} {_name_of(raw)}: {type(error).__name__}: {error}")
 
     def _store(self, raw: Raw) -> None:
         kind = str(raw["kind"])
@@ -370,17 +349,17 @@ class _Reading:
 
     def _config_map(self, raw: Raw, relevant: Callable[[ConfigMap], bool]) -> None:
         if not relevant(key_of(raw)):
-            self.ignored[CONFIG_MAP] += 1
+            self._cluster.ignored[CONFIG_MAP] += 1
         elif problem := params.take(raw, self._cache, self._namespace):
-            self.unread[key_of(raw)] = problem
+            self._cluster.unread[key_of(raw)] = problem
 
     def _workload(self, raw: Raw) -> None:
         metadata = _check_metadata(raw)
-        self.workloads[str(raw["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])] = raw
+        self._cluster.workloads[str(raw["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])] = raw
 
     def _claim_template(self, raw: Raw) -> None:
         _check_metadata(raw)
-        self.claim_templates[template_key(raw)] = spec_of_template(raw)
+        self._cluster.claim_templates[template_key(raw)] = spec_of_template(raw)
 
     def _serve_groups(self, snapshot: Snapshot) -> None:
         """A snapshot of a live cluster shows which APIs of pod groups are served, even if it contains no group."""
@@ -399,7 +378,7 @@ class _Reading:
         if kind is None:
             raise InvalidObjectError("apiVersion", f"{raw.get('apiVersion')!r} is no API of pod groups")
         if kind in (GROUP_KIND, COMPOSITE_KIND) and not gates.enabled("GenericWorkload"):
-            self.ignored[kind] += 1
+            self._cluster.ignored[kind] += 1
             return
         _check_metadata(raw)
         raw = without_fields(raw, fields_off(gates.enabled))
@@ -425,26 +404,26 @@ class _Reading:
 
     def _policy(self, raw: Raw) -> None:
         if str(raw.get("apiVersion") or "").partition("/")[0] != GROUP:
-            self.ignored[KIND] += 1
+            self._cluster.ignored[KIND] += 1
             return
         result = self._policies.apply(raw)
-        self.policy_objects[result.name] = raw
+        self._cluster.policy_objects[result.name] = raw
         self._note_refusal(result, raw)
 
     def _local_policy(self, raw: Raw) -> None:
         if str(raw.get("apiVersion") or "").partition("/")[0] != GROUP:
-            self.ignored[LOCAL_KIND] += 1
+            self._cluster.ignored[LOCAL_KIND] += 1
             return
         self._note_refusal(self._policies.apply_local(raw), raw)
 
     def _queue(self, raw: Raw) -> None:
         kind = queue_kind_of(raw)
         if kind is None:
-            self.ignored[str(raw["kind"])] += 1
+            self._cluster.ignored[str(raw["kind"])] += 1
             return
-        take(self.queue_names, kind, raw)
+        take(self._cluster.queue_names, kind, raw)
         if kind is SCHEDULING_QUEUES:
-            self.queue_objects[str(raw["metadata"]["name"])] = raw
+            self._cluster.queue_objects[str(raw["metadata"]["name"])] = raw
 
     def _note_refusal(self, result: ApplyResult, raw: Raw) -> None:
         if result.accepted:
@@ -455,26 +434,28 @@ class _Reading:
                 "the operator has accepted it, so options of the operator are missing here, such as --plugin-dir: "
                 f"{why}"
             )
-            self.accepted_by_operator[result.name] = text
+            self._cluster.accepted_by_operator[result.name] = text
             result = replace(result, message=text)
-        self.refused.append(result)
+        self._cluster.refused.append(result)
 
     def _pod(self, raw: Raw) -> Sequence[InvalidObjectError]:
         spec = raw.get("spec")
         if isinstance(spec, Mapping) and spec.get("nodeName"):
             pod, problems = parse_assigned_pod(raw)
-            pod = self.made_groups.joined(pod, self._cache.set_object)
-            learn_templates(self.claim_templates, self._cache, pod)
+            pod = self._cluster.joined(pod, self._cache.set_object)
+            learn_templates(self._cluster.claim_templates, self._cache, pod)
             self._cache.set_pod(pod)
             if not pod.finished:
-                self.assigned[pod.uid] = raw
-            elif pod.phase == "Succeeded" and pod.start_time is not None and (ended := _ended_at(raw)):
-                run_times_of(self._cache).ended(pod, ended - pod.start_time)
+                self._cluster.assigned[pod.uid] = raw
+            elif pod.phase == "Succeeded":
+                self._cache.groups.add_succeeded(pod)
+                if pod.start_time is not None and (ended := _ended_at(raw)):
+                    run_times_of(self._cache).ended(pod, ended - pod.start_time)
             return problems
-        pod = self.made_groups.joined(parse_pod(raw, keep_raw=True), self._cache.set_object)
-        learn_templates(self.claim_templates, self._cache, pod)
+        pod = self._cluster.parsed(raw)
+        learn_templates(self._cluster.claim_templates, self._cache, pod)
         if not pod.finished:
-            self.pending[pod.uid] = pod
+            self._cluster.pending[pod.uid] = pod
             self._cache.groups.add_waiting(pod)
             if pod.nominated_node_name:
                 self._cache.nominator.add(pod, pod.nominated_node_name)
@@ -514,8 +495,7 @@ def template_key(raw: Raw) -> tuple[str, str]:
 
 def spec_of_template(raw: Raw) -> Raw:
     """The spec of the claims that are made from a ResourceClaimTemplate. Raises InvalidObjectError."""
-    spec = raw.get("spec")
-    inner = spec.get("spec") if isinstance(spec, Mapping) else None
+    inner = value_at(raw, "spec", "spec")
     if not isinstance(inner, Mapping):
         raise InvalidObjectError("spec.spec", "expected an object")
     return inner

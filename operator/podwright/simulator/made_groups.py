@@ -81,13 +81,14 @@ class MadeGroups:
         self.owners.seen(owner)
         return owner
 
-    def joined(self, pod: PodInfo, put: Put) -> PodInfo:
-        """The pod as a member of its group, which is made if it does not exist."""
+    def joined(self, pod: PodInfo, put: Put, *, anew: bool = False) -> PodInfo:
+        """The pod as a member of its group, which is made if it does not exist. `anew`: also if its owner has changed."""
         groups = self._cache.groups
         if not self.owners.read or pod.owner is None or (pod.group and groups.is_member(pod)):
             return pod
         try:
-            found = self.owners.group_of(pod, pod.owner, body_of(pod) or self._pods.get(pod.uid) or _BARE)
+            raw = body_of(pod) or self._pods.get(pod.uid) or _BARE
+            found = self.owners.group_of(pod, pod.owner, raw, smallest=0 if anew else 2)
         except UnusableError as problem:
             if not problem.waits:
                 return pod
@@ -102,7 +103,7 @@ class MadeGroups:
         parts = self._parts.setdefault(found.group, {})
         is_new = bool(found.part) and found.size not in parts.values()
         size = parts.setdefault(found.part, found.size) if found.part else 0
-        if pod.phase == "Succeeded" or groups.get(found.group) is None or is_new:
+        if anew or pod.phase == "Succeeded" or groups.get(found.group) is None or is_new:
             put(MADE_KIND, found.group_object(max(1, found.count - len(done)), parts.values()))
         return replace(pod, group=found.group, task=part_of_made(found.part, size) if size and not done else "")
 

@@ -22,10 +22,10 @@ from podwright.kube.serve.page.files import HEADERS
 from podwright.kube.serve.page.routes import Page
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.page.sight import DATA, SIGHT, Sight, is_file, wanted_namespace
-from podwright.simulator.evaluations.cases import NOW
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import as_object
 from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.world import NOW
 
 T = TypeVar("T")
 Run = Callable[[Callable[[Callable[[], bool]], Any]], Awaitable[Any]]

@@ -19,6 +19,7 @@ from podwright.api.spec.rules import MAX_EXPRESSION, MAX_RULES, config_map_probl
 from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.cel.errors import CelError
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.raw import value_at
 from podwright.core.plugins.rules.known_expressions import expression_of
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.plugins.rules.rule_set import RuleSet
@@ -88,7 +89,7 @@ def _references(objects: Iterable[Raw], namespace: str) -> Iterator[tuple[Config
         if kind not in (KIND, LOCAL_KIND) or str(raw.get("apiVersion") or "").partition("/")[0] != GROUP:
             continue
         own = namespace if kind == KIND else _text(raw, "metadata", "namespace")
-        for spec in (_at(raw, "spec"), _at(raw, "status", "lastAccepted", "spec")):
+        for spec in (value_at(raw, "spec"), value_at(raw, "status", "lastAccepted", "spec")):
             name = _text(spec, "paramsFrom", "configMapRef", "name")
             if name and own:
                 yield (own, name), spec
@@ -134,7 +135,7 @@ def problem_of(raw: Raw, namespace: str) -> str:
 
 
 def _keys_read(spec: Any) -> Keys:
-    signals = _at(spec, "signals")
+    signals = value_at(spec, "signals")
     listed = islice(signals, MAX_SIGNALS) if isinstance(signals, list) else ()
     names = tuple(sorted({each for each in listed if isinstance(each, str) and re.fullmatch(SIGNAL_NAME, each)}))
     found: set[str] = set()
@@ -154,21 +155,15 @@ def _keys_read(spec: Any) -> Keys:
 def _expressions(spec: Any) -> Iterator[tuple[str, bool]]:
     """The expressions of a spec that may contain anything, and whether each is a score."""
     for kind, score in (("filters", False), ("scores", True)):
-        rules = _at(spec, "rules", kind)
+        rules = value_at(spec, "rules", kind)
         for rule in islice(rules, MAX_RULES) if isinstance(rules, list) else ():
-            text = _at(rule, "expression")
+            text = value_at(rule, "expression")
             if isinstance(text, str) and len(text) <= MAX_EXPRESSION:
                 yield text, score
 
 
-def _at(raw: Any, *path: str) -> Any:
-    for key in path:
-        raw = raw.get(key) if isinstance(raw, Mapping) else None
-    return raw
-
-
 def _text(raw: Any, *path: str) -> str:
-    found = _at(raw, *path)
+    found = value_at(raw, *path)
     return found if isinstance(found, str) else ""
 
 

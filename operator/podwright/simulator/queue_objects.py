@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from podwright.api.own_objects import last_valid
 from podwright.api.scheduler_policy import identity_of
-from podwright.api.scheduling_queue import last_accepted
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.queues.flavors import parts_of
 from podwright.kube.queues.kinds import QUEUE_KINDS, QueueKind
@@ -47,7 +47,7 @@ def take(names: QueueNames, kind: QueueKind, raw: Raw) -> None:
     """Takes a queue. One that is invalid stays as its status says that it last was valid. Raises InvalidObjectError, or
     what else is wrong with it.
     """
-    name, last = identity_of(raw)[0], last_accepted(raw, kind.parse)
+    name, last = identity_of(raw)[0], last_valid(raw, kind.parse)
     if kind.implied is not None and name != kind.implied.name and names.claimed(kind, kind.implied.name) is None:
         names.claim(kind, kind.implied.name, kind.implied)
     try:

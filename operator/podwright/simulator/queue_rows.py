@@ -14,11 +14,14 @@ from podwright.api.queue_status import usage_of
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
+from podwright.core.objects.raw import mapping_at
 from podwright.core.objects.resources import CPU
-from podwright.core.queues.queues import Queues, amount_text
+from podwright.core.queues.queues import QueueRules, Queues, amount_text
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA
 from podwright.core.queues.usage import Record
+from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
+from podwright.simulator.queue_objects import queue_kind_of
 
 Raw = Mapping[str, Any]
 _AMOUNTS: Final = ("guarantee", "limit", "share", "allocated", "borrowed", "pending")
@@ -33,7 +36,8 @@ class QueueAmounts:
     resource: str
     guarantee: int = 0
     limit: int | None = None
-    share: int = 0
+    share: int | None = 0
+    """None: not known."""
     allocated: int = 0
     pending: int = 0
 
@@ -132,14 +136,7 @@ def _of_core(queues: Queues, name: str) -> QueueRow:
         state=rules.state,
         pending_pods=queues.waiting_below(name),
         resources=tuple(
-            QueueAmounts(
-                resource=resource,
-                guarantee=max(0, (quota := rules.quotas.get(resource, NO_QUOTA)).guarantee),
-                limit=None if quota.limit == UNBOUNDED else quota.limit,
-                share=share.get(resource, 0),
-                allocated=held.get(resource, 0),
-                pending=asked.get(resource, 0),
-            )
+            _of_rules(rules, resource, share.get(resource, 0), held.get(resource, 0), asked.get(resource, 0))
             for resource in resources
         ),
         waiting="" if first is None else first[0].key,
@@ -147,9 +144,23 @@ def _of_core(queues: Queues, name: str) -> QueueRow:
     )
 
 
+def _of_rules(rules: QueueRules, resource: str, share: int | None, allocated: int, pending: int) -> QueueAmounts:
+    quota = rules.quotas.get(resource, NO_QUOTA)
+    return QueueAmounts(
+        resource=resource,
+        guarantee=max(0, quota.guarantee),
+        limit=None if quota.limit == UNBOUNDED else quota.limit,
+        share=share,
+        allocated=allocated,
+        pending=pending,
+    )
+
+
 def rows_from(raws: Iterable[Raw]) -> Sequence[QueueRow]:
-    """The SchedulingQueues as the API server has them, parents first. What cannot be read is left out."""
-    return _as_tree(map(_of_object, raws))
+    """The queues of all APIs as the API server has them, parents first. What cannot be read is left out."""
+    found = [(queue_kind_of(raw) or SCHEDULING_QUEUES, raw) for raw in raws]
+    found.sort(key=lambda each: QUEUE_KINDS.index(each[0]), reverse=True)  # of several of one name, the last is shown
+    return _as_tree(_of_object(raw) if kind is SCHEDULING_QUEUES else _of_other(kind, raw) for kind, raw in found)
 
 
 def rows_of_views(raws: Iterable[Raw]) -> Sequence[QueueRow]:
@@ -158,11 +169,11 @@ def rows_of_views(raws: Iterable[Raw]) -> Sequence[QueueRow]:
 
 
 def _of_view(raw: Raw) -> QueueRow:
-    status = _map(raw.get("status"))
-    bounds = {field: _map(status.get(field)) for field in ("guarantee", "limit")}
+    status = mapping_at(raw, "status")
+    bounds = {field: mapping_at(status, field) for field in ("guarantee", "limit")}
     resources = {
         name: {field: amounts.get(name) for field, amounts in bounds.items()}
-        for name in {*bounds["guarantee"], *bounds["limit"], *_map(status.get("share"))}
+        for name in {*bounds["guarantee"], *bounds["limit"], *mapping_at(status, "share")}
     }
     accepted = {"type": ACCEPTED, "status": "True"}
     conditions = [*conditions_by_type(status).values(), *([accepted] if status else [])]
@@ -171,10 +182,10 @@ def _of_view(raw: Raw) -> QueueRow:
 
 
 def _of_object(raw: Raw) -> QueueRow:
-    spec, status = _map(raw.get("spec")), _map(raw.get("status"))
-    quotas = {name: _map(quota) for name, quota in _map(spec.get("resources")).items()}
-    given = {field: _map(status.get(field)) for field in ("share", "allocated", "pending")}
-    first, pending = _map(status.get("firstWaiting")), status.get("pendingPods")
+    spec, status = mapping_at(raw, "spec"), mapping_at(raw, "status")
+    quotas = {name: mapping_at(quota) for name, quota in mapping_at(spec, "resources").items()}
+    given = {field: mapping_at(status, field) for field in ("share", "allocated", "pending")}
+    first, pending = mapping_at(status, "firstWaiting"), status.get("pendingPods")
     return QueueRow(
         name=identity_of(raw)[0],
         parent=str(spec.get("parent") or ""),
@@ -193,6 +204,30 @@ def _of_object(raw: Raw) -> QueueRow:
         waiting=str(first.get("pod") or ""),
         bound=str(first.get("message") or ""),
         usage=_usage(usage_of(status)),
+    )
+
+
+def _of_other(kind: QueueKind, raw: Raw) -> QueueRow:
+    """A queue of another API, whose status says nothing of its share."""
+    status = mapping_at(raw, "status")
+    accepted = conditions_by_type(status).get(ACCEPTED, {})
+    try:
+        rules = kind.parse(raw)
+    except InvalidObjectError as error:
+        return QueueRow(name=identity_of(raw)[0], problem=f"{error.where}: {error.problem}")
+    held, requested = (
+        {name: _amount(name, amount) or 0 for name, amount in mapping_at(status, field).items()}
+        for field in ("allocated", "requested")
+    )
+    return QueueRow(
+        name=rules.name,
+        parent=rules.parent,
+        state=rules.state,
+        problem=str(accepted.get("message") or "") if accepted.get("status") == "False" else "",
+        resources=tuple(
+            _of_rules(rules, resource, None, (has := held.get(resource, 0)), max(0, requested.get(resource, 0) - has))
+            for resource in sorted({*rules.quotas, *held, *requested})
+        ),
     )
 
 
@@ -246,10 +281,6 @@ def _below(top: str, children: Mapping[str, Sequence[str]], given: Mapping[str, 
         name, depth = waiting.pop()
         yield replace(given[name], depth=min(depth, MAX_DEPTH))
         waiting += [(child, depth + 1) for child in reversed(children.get(name, ()))]
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _amount(resource: str, value: Any) -> int | None:

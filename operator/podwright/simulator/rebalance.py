@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from podwright.api.permissions import INSTALLED_NAMESPACE
+from podwright.core.framework.program import Solver
 from podwright.core.rebalance.movable import SYSTEM_NAMESPACES, View
 from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.core.rebalance.rules import RebalancePlan, RebalanceRules
@@ -16,9 +18,11 @@ from podwright.simulator.loaded import LoadedCluster
 Raw = Mapping[str, Any]
 
 
-def plan_of(cluster: LoadedCluster, rules: RebalanceRules, namespace: str = INSTALLED_NAMESPACE) -> RebalancePlan:
-    """The plan that the operator would make now. `namespace`: the operator's."""
-    return RebalancePlanner(cluster.cache, rules, view_of(cluster, namespace)).plan()
+def plan_of(
+    cluster: LoadedCluster, rules: RebalanceRules, namespace: str = INSTALLED_NAMESPACE, solve: Solver | None = None
+) -> RebalancePlan:
+    """The plan that the operator would make now. `namespace`: the operator's. `solve`: see ExactSearch."""
+    return RebalancePlanner(cluster.cache, rules, replace(view_of(cluster, namespace), solve=solve)).plan()
 
 
 def view_of(cluster: LoadedCluster, namespace: str = INSTALLED_NAMESPACE) -> View:

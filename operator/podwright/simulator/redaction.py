@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from podwright.core.objects.closeness import WISHES
 from podwright.core.objects.pod import LOCAL_VOLUMES, QUEUE_ANNOTATION, STAYS
 from podwright.core.objects.pod_group import GROUP_ANNOTATIONS, NAMED_OTHERWISE
+from podwright.core.objects.raw import value_at
 from podwright.core.objects.sub_groups import TASK_KEY
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 
@@ -36,6 +38,7 @@ KEPT_ANNOTATIONS: Final = (
     *GROUP_ANNOTATIONS,
     TASK_KEY,
     *STAYS,
+    *WISHES,
 )
 """Annotations that scheduling, or the drain of a node, depends on."""
 
@@ -336,8 +339,7 @@ def replica_failures(raw: Raw) -> list[Raw]:
     """The condition with which a workload says that its controller cannot create pods; [] if it says nothing of that
     kind.
     """
-    status = raw.get("status")
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    conditions = value_at(raw, "status", "conditions")
     found = (each for each in (conditions if isinstance(conditions, list) else ()) if isinstance(each, Mapping))
     return [each for each in found if each.get("type") == "ReplicaFailure" and each.get("status") == "True"]
 

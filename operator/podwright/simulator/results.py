@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from podwright.core.framework.args import key_of
 from podwright.core.objects.quantity import MAX_INT64
 
 
@@ -162,7 +163,7 @@ def as_json(value: Any) -> Any:
     largest integers of orjson.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        own = {_camel(each.name): as_json(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        own = {key_of(each): as_json(getattr(value, each.name)) for each in dataclasses.fields(value)}
         if isinstance(value, Usage):
             own |= {"allocation": round(value.allocation, 4), "utilisation": round(value.utilisation, 4)}
         return own
@@ -171,8 +172,3 @@ def as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_json(item) for item in value]
     return min(value, MAX_INT64) if isinstance(value, int) else value
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.title() for word in others)

@@ -44,6 +44,7 @@ from podwright.engine.intake.object_changes import (
 from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePolicy
 from podwright.simulator.carrying import Carrier
 from podwright.simulator.claims import Change
+from podwright.simulator.hypotheses.hypothesis import never
 from podwright.simulator.loaded import LoadedCluster
 
 MAX_FAULTS: Final = 3
@@ -101,10 +102,6 @@ class SchedulingOutcome:
     """False if the simulation was stopped before all pods were tried."""
 
 
-def _never() -> bool:
-    return False
-
-
 class Scheduling:
     """See the module. `carrier` carries out; `seed` decides among equal scores; `stopped` ends a run early."""
 
@@ -115,7 +112,7 @@ class Scheduling:
         *,
         seed: int = 0,
         waits: Waits = DEFAULT_WAITS,
-        stopped: Callable[[], bool] = _never,
+        stopped: Callable[[], bool] = never,
     ) -> None:
         self.outcome = SchedulingOutcome()
         self._cluster = cluster

@@ -21,7 +21,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Event
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ import orjson
 from aiohttp import web
 
 from podwright.core.framework.args import ArgsError, decode
-from podwright.core.framework.validation import describe
+from podwright.core.framework.validation import declared
 from podwright.kube.serve.access.gates import is_own_name
 from podwright.kube.serve.page.sight import is_foreign
 from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP, HypothesisError, hypothesis_of
@@ -60,8 +60,8 @@ class RequestLimits:
 @dataclass(frozen=True, slots=True)
 class _Simulate:
     hypotheses: Sequence[Any]
-    seed: int = field(default=0, metadata=describe("As --seed.", minimum=0))
-    empty_nodes: int = field(default=0, metadata=describe("As --empty.", minimum=0))
+    seed: int = declared("As --seed.", default=0, minimum=0)
+    empty_nodes: int = declared("As --empty.", default=0, minimum=0)
     summary: bool = False
 
 
@@ -69,7 +69,7 @@ class _Simulate:
 class _EachNode:
     action: EachNode
     nodes: Sequence[str] | None = None
-    seed: int = field(default=0, metadata=describe("As --seed.", minimum=0))
+    seed: int = declared("As --seed.", default=0, minimum=0)
 
 
 class RequestError(Exception):

@@ -75,7 +75,7 @@ def simulate(
             after=after,
             changes=_changes(nodes_before, nodes_after),
             emptied=emptied,
-            gangs=_waiting_gangs(cluster),
+            gangs=cluster.cache.groups.waiting(),
             attempts=outcome.attempts,
             complete=outcome.complete,
             notes=notes(cluster),
@@ -185,14 +185,6 @@ class _Run:
                 )
             )
         return found
-
-
-def _waiting_gangs(cluster: LoadedCluster) -> Sequence[str]:
-    groups = cluster.cache.groups
-    waiting = (
-        group for group in groups.all() if group.gang and not group.composite and not groups.minimum_placed(group)
-    )
-    return sorted(groups.progress(group) for group in waiting if groups.members(group.key).total)
 
 
 def _evictions(preempted: Iterable[Preempted]) -> Sequence[Eviction]:

@@ -25,7 +25,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.pod_group import APIS, NAMED_OTHERWISE
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
-from podwright.core.objects.raw import json_type
+from podwright.core.objects.raw import json_type, mapping_at
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.kube.client.json_text import innermost_open, loads
@@ -135,9 +135,7 @@ def _not_dumped(objects: Sequence[Raw]) -> Iterable[str]:
 
 def _names_queue(raw: Raw) -> bool:
     """True if the label of a pod or a namespace names a queue."""
-    metadata = raw.get("metadata") if raw["kind"] in ("Pod", "Namespace") else None
-    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    return isinstance(labels, Mapping) and QUEUE_LABEL in labels
+    return raw["kind"] in ("Pod", "Namespace") and QUEUE_LABEL in mapping_at(raw, "metadata", "labels")
 
 
 def group_kind(api: str) -> str:
@@ -183,8 +181,7 @@ def parse_snapshot(content: bytes, where: str) -> Snapshot:
     items = raw["items"]
     if not isinstance(items, list):
         raise SnapshotError(f"{where}: items: expected a list, got {json_type(items)}: {_EXPECTED}")
-    about = raw.get(FIELD)
-    about = about if isinstance(about, Mapping) else {}
+    about = mapping_at(raw, FIELD)
     missing, minor = about.get("missing"), about.get("minor")
     return Snapshot(
         objects=[*_objects(items, raw, where)],

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.api.scheduling_queue import parse_queue
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import Features
-from podwright.core.framework.interface import Cluster, ClusterError, EventType, WaitingPod
-from podwright.core.framework.observer import NO_OBSERVER
+from podwright.core.framework.interface import ClusterError, Handle
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.raw import as_list, json_type
@@ -22,6 +21,8 @@ from podwright.core.state.signals import NO_SIGNALS, Signals
 
 LISTS: Final[Mapping[str, str]] = {watched.plural_field: watched.kind for watched in STORED_KINDS}
 """Fields of a case and the kinds of the objects in them."""
+NOW: Final = 4e9
+"""Seconds since the epoch, later than any start time: a pod without a start time counts as started now."""
 
 
 class NoCluster:
@@ -53,9 +54,9 @@ class NoCluster:
         raise ClusterError("a simulation waits for nothing")
 
 
-class World:
+class World(Handle):
     """A cache and everything else that plugins ask their Handle for. `clock` returns seconds since the epoch; `store`
-    is empty; `signals`: all that exist.
+    is empty; `signals`: all that exist. The events of a simulation are not read.
     """
 
     def __init__(
@@ -66,22 +67,14 @@ class World:
         signals: Definitions = NO_SIGNALS,
     ) -> None:
         now = clock or (lambda: 0.0)
-        self.cache = Cache(store=store, signals=Signals([*signals.values()], clock=now, wall=now))
-        self.features = features or Features()
-        self.cluster: Cluster = NoCluster()
-        self.observer = NO_OBSERVER
-        self._clock = now
+        super().__init__(
+            cache=Cache(store=store, signals=Signals([*signals.values()], clock=now, wall=now)),
+            features=features or Features(),
+            cluster=NoCluster(),
+            clock=now,
+        )
         self._waiting: dict[str, PodInfo] = {}
         queues_of(self.cache).pending = self._waiting.values
-
-    def now(self) -> float:
-        return self._clock()
-
-    def waiting_pods(self) -> Collection[WaitingPod]:
-        return ()
-
-    def record(self, pod: PodInfo, kind: EventType, reason: str, note: str) -> None:
-        """Does nothing: the events of a simulation are not read."""
 
     def fill(self, objects: Mapping[str, Any]) -> None:
         """Adds the lists of a case to the cache: `nodes`, `schedulingQueues`, `pods` and those of LISTS. Raises

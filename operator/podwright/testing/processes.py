@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,6 +33,11 @@ _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="podwright-spawn
 patience = 1.0
 """All timeouts of this package are multiplied by this. Tests raise it, because a busy machine must not fail them."""
 _PORTS = range(20000, 32000)  # below the ephemeral ports, so that no outgoing connection takes a port during a restart
+_MAX_CLAIMS = 64
+_claims: deque[socket.socket] = deque()
+"""UDP sockets on the ports that were chosen last, the oldest first. A port may be chosen seconds before its server
+listens, and no other process that asks for a free one must choose it meanwhile.
+"""
 
 
 class ProcessError(RuntimeError):
@@ -142,11 +148,25 @@ class Process:
 
 
 def free_port() -> int:
-    """An unused TCP port on loopback."""
+    """An unused TCP port on loopback, which no other process that calls this gets for a while."""
     for port in random.sample(_PORTS, len(_PORTS)):
+        claim = socket.socket(type=socket.SOCK_DGRAM)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
+            try:
                 probe.bind(("127.0.0.1", port))
-                return port
+                claim.bind(("127.0.0.1", port))
+            except OSError:
+                claim.close()
+                continue
+        _claims.append(claim)
+        if len(_claims) > _MAX_CLAIMS:
+            _claims.popleft().close()
+        return port
     raise ProcessError("no free port on loopback")
+
+
+@atexit.register
+def _drop_claims() -> None:
+    while _claims:
+        _claims.popleft().close()

@@ -120,6 +120,33 @@ def install(cluster: ControlPlane) -> None:
     wait_until(lambda: cluster.client.raw("GET", POLICIES)[0] == 200, 30, "the API server serves policies")
 
 
+_KEPT = (
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    *(f"/apis/rbac.authorization.k8s.io/v1/{kind}" for kind in ("clusterroles", "clusterrolebindings")),
+    *(f"/apis/rbac.authorization.k8s.io/v1/{kind}" for kind in ("roles", "rolebindings")),
+    "/api/v1/namespaces",
+    "/api/v1/serviceaccounts",
+)
+"""The kinds of manifests/base that the operator needs, and that `empty_cluster` leaves."""
+_installed: dict[ControlPlane, Mapping[str, str]] = {}
+
+
+def stay_installed(cluster: ControlPlane) -> None:
+    """`install`, unless an earlier call did it and the CRDs, the account and its rights are unchanged: kubectl takes a
+    second of CPU to find that out.
+    """
+    if _installed.get(cluster) != _versions(cluster):
+        install(cluster)
+        _installed[cluster] = _versions(cluster)
+
+
+def _versions(cluster: ControlPlane) -> Mapping[str, str]:
+    """Of what is installed, by uid."""
+    label = "app.kubernetes.io/name=podwright"
+    found = [each["metadata"] for path in _KEPT for each in cluster.client.items(path, labelSelector=label)]
+    return {metadata["uid"]: metadata["resourceVersion"] for metadata in found}
+
+
 def wait_listed(cluster: ControlPlane, kind: str) -> None:
     """Wait until kubectl finds a kind of ours, by its plural. The API server lists it some 2 seconds after it serves it."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from support.explain.objects import cluster, gang, node, waiting
 from support.explain.situations import Situation
+from support.gangs import volcano
 from support.objects.builders import in_group, make_namespace, make_pod
 from support.objects.queues import queue
 
@@ -29,7 +30,16 @@ def limit(name: str, gpus: str | None = None, **spec: Any) -> dict[str, Any]:
 
 
 TREE = (limit("ml", "8"), limit("a", "4", parent="ml"), limit("b", parent="ml"))
+VOLCANO_MEMBERS = [
+    waits("a", "2", f"member-{i}", metadata={"annotations": {"scheduling.k8s.io/group-name": "gang"}}, priority=1000)
+    for i in range(3)
+]
 MEMBERS = [waits("a", "2", f"member-{i}", spec=in_group("gang")) for i in range(3)]
+
+
+def priority_class(name: str, value: int) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "value": value}
+
 
 QUEUE_SITUATIONS = (
     Situation(
@@ -184,5 +194,19 @@ QUEUE_SITUATIONS = (
             "raise the limit of queue a by 1 nvidia.com/gpu, from 6 to 7",
             "wait until default/a1 ends",
         ),
+    ),
+    Situation(
+        "a group that could name another PriorityClass",
+        cluster(
+            NODES,
+            [runs("a1", "a", "1", priority=50), *VOLCANO_MEMBERS],
+            [limit("a", "6")],
+            [volcano.group("gang", "default", minMember=3, priorityClassName="low")],
+            priorityClasses=[priority_class("low", 0), priority_class("high", 100), priority_class("higher", 101)],
+        ),
+        VOLCANO_MEMBERS[0],
+        "QueueLimit",
+        "a holds 1 of 6 nvidia.com/gpu, and the pod group requests 6",
+        ("let PodGroup default/gang name the PriorityClass high, to preempt 1 pod: default/a1 (priority 50)",),
     ),
 )

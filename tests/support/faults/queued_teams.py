@@ -114,7 +114,9 @@ class QueueLedger:
             self.changed = time.monotonic()
             if raw["spec"].get("nodeName"):
                 self._check_limits(raw)
-        evicted = raw["metadata"].get("deletionTimestamp") and kit.condition(raw, "DisruptionTarget")
+        # The disruption controller sets a condition to False of which nothing has come.
+        disrupted = kit.condition(raw, "DisruptionTarget").get("status") == "True"
+        evicted = raw["metadata"].get("deletionTimestamp") and disrupted
         if evicted and uid not in self.evicted:
             self.evicted.add(uid)
             self.changed = time.monotonic()
@@ -227,7 +229,7 @@ class QueuedTeams:
         wait_until(at_rest, 120, "evictions and bindings end")
 
     def wait_shared(self) -> None:
-        """Wait until all queues have their shares. A pod whose queue may take more back is tried again every 30 s, and a
+        """Wait until all queues have their shares. A queue that may take more back by now is asked every 30 s, and a
         budget allows nothing for two minutes that an interrupted eviction has used up.
         """
         with suppress(TimeoutError):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import fields
 
 import pytest
 
 from podwright.core.framework.program import Answer, Program
-from podwright.engine.process.solver import answer
+from podwright.engine.process.solver import answers
 
 
 def by_highs(program: Program, seconds: float) -> Answer:
     pytest.importorskip("highspy")
-    return Answer(**answer({each.name: getattr(program, each.name) for each in fields(Program)}, seconds))
+    arrays = {each.name: getattr(program, each.name) for each in fields(Program)}
+    *_, last = answers(arrays, time.monotonic() + seconds)
+    return Answer(**last)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from support.gangs.pod_groups import WORKLOAD
 from support.groupings import controllers as of
 from support.groupings.controllers import Clique, Controller, ReplicatedJob, worker_group
 from support.groupings.settings import (
@@ -14,6 +15,7 @@ from support.groupings.settings import (
     GroveLpx,
     GroveVolcano,
     KubeRayKai,
+    KubeRayKubernetes,
     KubeRayPlugins,
     KubeRayVolcano,
     KubeRayYuniKorn,
@@ -61,7 +63,12 @@ _SETTINGS: Final[Mapping[str, tuple[type[Setting], Mapping[str, Controller]]]] =
     "LeaderWorkerSet": (Setting, _LEADER_WORKER_SETS),
     "LeaderWorkerSet, exclusive": (
         Setting,
-        {"in a rack": partial(of.leader_worker_set, replicas=1, exclusive=True)},
+        {
+            "in a rack": partial(of.leader_worker_set, replicas=1, exclusive=True),
+            "after the leader is ready": partial(of.leader_worker_set, replicas=1, exclusive=True, leader_ready=True),
+            "a rolling update": partial(of.leader_worker_set, replicas=1, exclusive=True, revisions=("1", "2")),
+            "subgroups": partial(of.leader_worker_set, replicas=1, exclusive=True, size=4, sub_group_size=2),
+        },
     ),
     "LeaderWorkerSet, volcano": (
         LeaderWorkerSetVolcano,
@@ -86,6 +93,14 @@ _SETTINGS: Final[Mapping[str, tuple[type[Setting], Mapping[str, Controller]]]] =
         Setting,
         {
             "in a rack": lambda make: of.job_set(make, ReplicatedJob("workers", pods=4, exclusive=True)),
+            "in order": lambda make: of.job_set(make, ReplicatedJob("workers", pods=3, exclusive=True), in_order=True),
+            "two restarts": lambda make: of.job_set(make, ReplicatedJob("workers", pods=2, exclusive=True), restarts=2),
+            "a restart in racks that were labelled before": lambda make: of.job_set(
+                make, ReplicatedJob("workers", pods=3, exclusive=True, node_selector=True), restarts=1
+            ),
+            "beside a driver, in racks that were labelled before": lambda make: of.job_set(
+                make, ReplicatedJob("driver"), ReplicatedJob("workers", pods=3, exclusive=True, node_selector=True)
+            ),
             "in racks that were labelled before": lambda make: of.job_set(
                 make, ReplicatedJob("workers", replicas=2, pods=2, exclusive=True, node_selector=True)
             ),
@@ -127,6 +142,7 @@ _SETTINGS: Final[Mapping[str, tuple[type[Setting], Mapping[str, Controller]]]] =
             "RayCluster, hosts": lambda make: of.ray_cluster(make, worker_group("tpu", replicas=2, numOfHosts=2)),
         },
     ),
+    "KubeRay, KubernetesWAS": (KubeRayKubernetes, _RAY if WORKLOAD else {}),
     "Grove, kai-scheduler": (GroveKai, _CLIQUES),
     "Grove, volcano": (GroveVolcano, _CLIQUES),
     "Grove, default-scheduler": (GroveDefault, _CLIQUES),
@@ -143,7 +159,7 @@ ROAD: Final[Mapping[str, Controller]] = {
     for name, (setting, workloads) in _SETTINGS.items()
     for workload, controller in workloads.items()
 }
-"""Four workloads of each operator in each of its settings, for which the whole road is tried."""
+"""Four or more workloads of each operator in each of its settings, for which the whole road is tried."""
 
 OTHERS: Final[dict[str, Controller]] = {
     "Job: as many as completions": partial(of.job),

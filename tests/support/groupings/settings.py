@@ -11,10 +11,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from podwright.core.objects.pod_group import GROUP_LABEL, KAI_API, PLUGINS_API, VOLCANO_API
+from podwright.core.objects.pod_group import GROUP_LABEL, KAI_API, PLUGINS_API, VOLCANO_API, WORKLOAD_API
+from support.gangs.pod_groups import WORKLOAD
 from support.groupings.controllers import Make, Object, name_of
 
 GROUP_VERSIONS: Final = {
+    WORKLOAD_API: WORKLOAD,
     PLUGINS_API: f"{PLUGINS_API}/v1alpha1",
     VOLCANO_API: f"{VOLCANO_API}/v1beta1",
     KAI_API: f"{KAI_API}/v2alpha2",
@@ -202,6 +204,31 @@ class KubeRayKai(Setting):
     def prepare(self, kind: str, name: str, controller: Object | None, parts: Object) -> None:
         if kind == "Pod":
             parts["labels"]["kai.scheduler/queue"] = "team"
+
+
+class KubeRayKubernetes(Setting):
+    """The feature gate `KubernetesWAS`, and the label ray.io/gang-scheduling-enabled. Its groups are of v1alpha2, which
+    only Kubernetes 1.36 has; here, of the version that is served. With an autoscaler, it makes none.
+    """
+
+    scheduler = "default-scheduler"
+
+    def prepare(self, kind: str, name: str, controller: Object | None, parts: Object) -> None:
+        if kind == "Pod" and controller is not None and self._grouped(controller):
+            parts["spec"]["schedulingGroup"] = {"podGroupName": self._group(controller)}
+
+    def submitted(self, kind: str, made: Object) -> None:
+        if self._grouped(made):
+            policy = {"gang": {"minCount": members(made["spec"], desired=True)}}
+            self.group(WORKLOAD_API, self._group(made), made, schedulingPolicy=policy)
+
+    @staticmethod
+    def _grouped(made: Object) -> bool:
+        return made["kind"] == "RayCluster" and not made["spec"]["enableInTreeAutoscaling"]
+
+    @staticmethod
+    def _group(cluster: Object) -> str:
+        return f"{name_of(cluster)}-cluster"
 
 
 # Grove

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Final
 
 from podwright.core.objects.pod_group import KIND
@@ -38,13 +39,14 @@ class Objects:
 @dataclass(frozen=True)
 class Load:
     """`make` builds the objects for a size and a number of nodes. `size` is that of the benchmark. `every`: seconds
-    between two hostile objects.
+    between two hostile objects. `solves`: there is a solver.
     """
 
     name: str
     size: int
     make: Callable[[int, int], Objects]
     every: float = 0.0
+    solves: bool = False
 
 
 def _nested(depth: int, condition: str) -> str:
@@ -146,6 +148,19 @@ def _gang(size: int, nodes: int) -> Objects:
     return Objects([("placed", raw) for raw in placed], [group, *_pods(members)])
 
 
+def _packed(size: int, nodes: int) -> Objects:
+    """Pods that a policy packs. Fewer nodes than they need have room for them; a solver searches for the best placement."""
+    choose, free = Random(size), size // 3
+    placed = [ours(f"placed-{index}", requests={"cpu": "20"}) for index in range(free, nodes)]
+    policy = make_policy("packed", 1, "packed", schedulerName="packed", packing="Optimal")
+    pods = [
+        ours(f"hostile-{i}", requests={"cpu": f"{choose.randint(13_000, 19_000)}m"}, spec={"schedulerName": "packed"})
+        for i in range(size)
+    ]
+    before = [("placed", on_node(raw, node_name(index))) for index, raw in enumerate(placed, free)]
+    return Objects(before, [("SchedulerPolicy", policy), *_pods(pods)])
+
+
 def _host_ports(size: int, _nodes: int) -> Objects:
     return Objects(hostile=_pods([ours("hostile", spec=objects.host_ports(size))]))
 
@@ -191,4 +206,5 @@ LOADS: Final = (
     Load("50 pods with 4,000 anti-affinity terms each, 10 a second", 50, _many_terms, 0.1),
     Load("a gang of 1,000 that preempts 2,000 pods", 1_000, _gang),
     Load("a pod with 2,000 host ports", 2_000, _host_ports),
+    Load("200 pods that a policy packs, which do not all fit", 200, _packed, solves=True),
 )

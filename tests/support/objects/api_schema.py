@@ -36,6 +36,7 @@ KINDS = frozenset(
         "ResourceSlice",
         "ResourceClaim",
         "DeviceTaintRule",
+        "PriorityClass",
         "Lease",
         "PodGroup",
     ]

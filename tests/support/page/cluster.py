@@ -86,6 +86,7 @@ async def _serve(stage: Backstage) -> web.AppRunner:
         clock=lambda: 0.0,
         decisions=engine.decisions,
         history=engine.history,
+        rebalancing=engine.rebalancing,
         stale=lambda: stage.stale,
     )
 

@@ -20,6 +20,7 @@ class ClaimServer:
 
     def __init__(self, cache: Cache) -> None:
         self.claims: dict[str, Raw] = {}
+        self.pods: dict[str, Raw] = {}
         self.patches: list[tuple[str, str, Mapping[str, Any]]] = []
         self.writes: list[str] = []
         self.before_write: Callable[[str], None] = lambda _what: None
@@ -44,8 +45,8 @@ class ClaimServer:
         change(self.claims[name])
         self._store(self.claims[name])
 
-    async def get(self, _kind: str, name: str, _namespace: str = "") -> Raw | None:
-        return copy.deepcopy(self.claims.get(name))
+    async def get(self, kind: str, name: str, _namespace: str = "") -> Raw | None:
+        return copy.deepcopy((self.pods if kind == "Pod" else self.claims).get(name))
 
     async def update(self, _kind: str, raw: Mapping[str, Any], subresource: str = "") -> Raw:
         name = raw["metadata"]["name"]

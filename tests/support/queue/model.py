@@ -207,9 +207,9 @@ class QueueModel:
 
     def take(self, name: str) -> bool:
         pod = self.pods[name]
-        if pod.place in (IN_FLIGHT, GATED):
+        if pod.place == IN_FLIGHT or (pod.place == GATED and not pod.rejected_by):
             return False
-        if pod.place != ACTIVE and name in self.held:
+        if pod.place != ACTIVE and self._gate(pod):
             self._enter(pod, ACTIVE, "ForceActivate")
             return False
         self._start_attempt(pod)

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.framework.program import Solver
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.frozen import FrozenDict
@@ -46,6 +47,8 @@ class History:
 
     def __init__(self, seed: int, resources: Sequence[str] = (GPU,), queues: Sequence[QueueRules] = ()) -> None:
         self.random = Random(seed)
+        self.solve: Solver | None = None
+        """See GangPlanner."""
         self.resources = resources
         self.flavored = any(OF in name for name in resources)
         self.cluster = QueuedCluster([], [])
@@ -243,9 +246,9 @@ class History:
         members = self.cache.groups.members(key).unplaced()
         if group is None or not members:
             return
-        decision = decide(
-            GangPlanner(self.cluster.framework, self.cache, group, self.random.randrange), members, self.cluster.now
-        )
+        framework, below = self.cluster.framework, self.random.randrange
+        planner = GangPlanner(framework, self.cache, group, below, solve=self.solve)
+        decision = decide(planner, members, self.cluster.now)
         if isinstance(decision, GangPlacement):
             for placement in decision.placements:
                 self._place(placement.pod, placement.node_name)

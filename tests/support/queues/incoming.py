@@ -9,7 +9,7 @@ from typing import Any
 
 from podwright.core.queues.queues import queues_of
 from podwright.kube.client.http import Http
-from podwright.kube.queues.door import QueueSink, queue_doors
+from podwright.kube.queues.door import queue_doors
 from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
 from support.engine.kit import Rig
 from support.http.kit import Answer, Script, api, says
@@ -31,21 +31,19 @@ class Queues:
         doors = queue_doors(
             http, self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: NOON
         )
-        self.statuses = [door.statuses for door in doors]
         self.doors = dict(zip(QUEUE_KINDS, doors, strict=True))
-        self.sinks: dict[QueueKind, QueueSink] = {}
         self.begin(SCHEDULING_QUEUES)
 
     def begin(self, kind: QueueKind) -> None:
         """The API server serves this API."""
-        self.sinks[kind] = self.doors[kind].begin(kind.resource)
+        self.doors[kind].begin(kind.resource)
 
     def end(self, kind: QueueKind) -> None:
         """It no longer does."""
-        sink = self.sinks.pop(kind)
-        for name in [*sink.known]:
-            sink.drop(name, None)
-        self.doors[kind].end(kind.resource)
+        door = self.doors[kind]
+        for name in door.known:
+            door.drop(name, None)
+        door.end(kind.resource)
 
     def serve(self, scheduler_name: str) -> None:
         """A policy serves this scheduler name."""
@@ -54,11 +52,11 @@ class Queues:
         self.rig.engine.policies_changed()
 
     def put(self, name: str, generation: int = 1, status: Raw | None = None, **spec: Any) -> None:
-        self.sinks[SCHEDULING_QUEUES].put({**queue(name, generation, **spec), "status": status or {}})
+        self.doors[SCHEDULING_QUEUES].put({**queue(name, generation, **spec), "status": status or {}})
 
     def put_other(self, kind: QueueKind, name: str, status: Raw | None = None, **spec: Any) -> None:
         """The same for another API than that of SchedulingQueues."""
-        self.sinks[kind].put(other_queue(kind.resource, name, status, **spec))
+        self.doors[kind].put(other_queue(kind.resource, name, status, **spec))
 
     def written_to(self, kind: QueueKind) -> dict[str, list[Raw]]:
         """The statuses of queues of this API, by name."""
@@ -84,7 +82,7 @@ class Queues:
 async def queues(answer: Answer | None = None) -> AsyncIterator[Queues]:
     async with api(default=answer or says(200, {})) as (http, script):
         made = Queues(http, script)
-        running = [asyncio.create_task(each.run()) for each in made.statuses]
+        running = [asyncio.create_task(each.run()) for each in made.doors.values()]
         yield made
         for task in running:
             task.cancel()

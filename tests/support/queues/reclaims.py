@@ -30,13 +30,13 @@ def queue(name: str, parent: str = "", *, gpu: Mapping[str, int] | None = None, 
 
 
 class QueuedCluster:
-    """See the module. `nodes`: how many GPUs each has. They are in two zones in turn."""
+    """See the module. `nodes`: how many GPUs each has. They are in so many zones in turn."""
 
-    def __init__(self, nodes: Iterable[int], queues: Iterable[QueueRules]) -> None:
+    def __init__(self, nodes: Iterable[int], queues: Iterable[QueueRules], zones: int = 2) -> None:
         self.now = NOW
         self.world = World(clock=lambda: self.now)
         rooms = [
-            make_node(f"n{i}", labels={ZONE: f"z{i % 2}"}, allocatable={"cpu": "64", GPU: str(gpus), "pods": "110"})
+            make_node(f"n{i}", labels={ZONE: f"z{i % zones}"}, allocatable={"cpu": "64", GPU: str(gpus), "pods": "110"})
             for i, gpus in enumerate(nodes)
         ]
         self.world.fill({"nodes": rooms, "pods": []})

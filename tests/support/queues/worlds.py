@@ -17,6 +17,7 @@ from podwright.core.queues.flavors import of_flavor, parts_of
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, QueueTree, Quota
+from podwright.core.queues.validity import valid_specs
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.transaction import CacheTransaction
@@ -286,6 +287,12 @@ class QueuedWorld:
     def check_tree(self) -> None:
         """A queue is in the tree as it is declared, or there is a problem. The other problems are guarantees."""
         problems, declared = self.queues.problems, self.queues.declared
+        tree = {name: self._rules(name) for name in self.queues.names()}
+        valid, invalid = valid_specs(declared, tree)
+        assert valid == tree
+        assert {name: str(error) for name, error in invalid.items()}.items() <= {
+            name: str(error) for name, error in problems.items()
+        }.items()
         guarantees: Counter[tuple[str, str]] = Counter()
         for name in self.queues.names():
             for resource, quota in self._rules(name).quotas.items():

@@ -23,8 +23,8 @@ READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]
 class Fragmented:
     """n0 has room for two more pods, n1 and n2 have one pod each. Each pod has 1 of 4 CPUs."""
 
-    def __init__(self, **spec: Any) -> None:
-        self.rig = Rig()
+    def __init__(self, rig: Rig | None = None, **spec: Any) -> None:
+        self.rig = rig or Rig()
         self.engine = self.rig.engine
         self.engine.cache.groups.serve(WORKLOAD_API)
         self.evictor = self.rig.evictor
@@ -55,9 +55,10 @@ class Fragmented:
         self.engine.pending.put(raw)
         return raw
 
-    def gang(self, name: str, members: int, cpu: str, **more: Any) -> list[dict[str, Any]]:
-        """A gang that waits."""
-        self.engine.objects(KIND).put(make_pod_group(name, members))
+    def gang(self, name: str, members: int, cpu: str, parent: str = "", **more: Any) -> list[dict[str, Any]]:
+        """A gang that waits. `parent`: the composite group of which it is a part."""
+        spec = {"parentCompositePodGroupName": parent} if parent else {}
+        self.engine.objects(KIND).put(make_pod_group(name, members, **spec))
         pods = [f"{name}-{number}" for number in range(members)]
         return [self.rig.pod(each, requests={"cpu": cpu}, spec=in_group(name), **more) for each in pods]
 

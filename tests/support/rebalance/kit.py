@@ -12,12 +12,14 @@ from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.core.rebalance.rules import RebalancePlan, RebalanceRules
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.rebalance import plan_of, view_of
-from support.objects.builders import make_pod_group
+from support.objects.builders import make_pod_group, make_policy
 from support.simulator.kit import HOSTNAME, ZONE, item, loaded, node, pod
 
 LONG_AGO = "2023-11-01T00:00:00Z"
 """Weeks before the time of a loaded cluster."""
-__all__ = ["HOSTNAME", "ZONE", "budget", "gang", "item", "loaded", "node", "old", "plan_of", "policy", "rules"]
+GPU = "example.com/gpu-milli"
+"""A device has 1000."""
+__all__ = ["GPU", "HOSTNAME", "ZONE", "budget", "gang", "item", "loaded", "node", "old", "plan_of", "policy", "rules"]
 
 
 def policy(name: str = "tidy", **spec: Any) -> dict[str, Any]:
@@ -60,12 +62,16 @@ def gang(
     return [item("PodGroup", group, "scheduling.x-k8s.io/v1alpha1"), *pods]
 
 
-def empty_nodes(cluster: LoadedCluster) -> int:
-    return sum(
+def empty_nodes(cluster: LoadedCluster, asked: RebalanceRules) -> int:
+    """How many nodes are empty that nobody else takes care of and that offer enough, at most as many as are asked for."""
+    empty = sum(
         all(belongs_to_node(pod) for pod in info.pods.values())
         for info in cluster.cache.nodes.values()
         if info.node is not None
+        and not info.node.unschedulable
+        and all(info.allocatable(each) >= amount for each, amount in asked.empty_offers.items())
     )
+    return min(asked.empty_count or empty, empty)
 
 
 def overcommitted(cluster: LoadedCluster) -> list[str]:
@@ -86,7 +92,7 @@ def carry_out(cluster: LoadedCluster, plan: RebalancePlan, asked: RebalanceRules
     for step in plan.steps:
         for number, move in enumerate(step.moves):
             left = replace(step, moves=step.moves[number:])
-            problem = RebalancePlanner(cache, asked, view_of(cluster)).prove(left)
+            problem = RebalancePlanner(cache, asked, view_of(cluster)).prove(left, begun=number > 0)
             assert not problem, problem
             info = cache.present(move.source)
             there = info.pods[move.uid]
@@ -102,9 +108,34 @@ def made_again(cluster: LoadedCluster, pod: Any) -> Any:
     return replace(pod, uid=uid, name=f"{pod.name}+", key=f"{pod.key}+", node_name="", creation=cluster.clock.now)
 
 
-def generated(random: Random, *, gangs: bool = False) -> LoadedCluster:
-    """See `generated_objects`."""
-    return loaded(*generated_objects(random, gangs=gangs))
+def generated(random: Random, *, gangs: bool = False, shares: bool = False) -> LoadedCluster:
+    """See `generated_objects` and `shared`."""
+    objects = generated_objects(random, gangs=gangs)
+    return loaded(*(shared(random, objects) if shares else objects))
+
+
+def shared(random: Random, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Gives each node a GPU (of several, it is not known which ones have the shares), pods a share as far as there is
+    room, and a policy that counts what parts are of no use.
+    """
+    free = {}
+    for each in objects:
+        if each["kind"] == "Node":
+            each["status"]["allocatable"][GPU] = "1000"
+            free[each["metadata"]["name"]] = 1000
+    for each in objects:
+        on, share = each.get("spec", {}).get("nodeName", ""), random.choice((0, 200, 300, 400, 700))
+        if each["kind"] == "Pod" and 0 < share <= free.get(on, 0):
+            free[on] -= share
+            each["spec"]["containers"][0]["resources"]["requests"][GPU] = str(share)
+    return [*objects, sharing("LeastFragmentation")]
+
+
+def sharing(strategy: str) -> dict[str, Any]:
+    """A policy whose pods share GPUs."""
+    devices = [{"resource": GPU, "unitsPerDevice": 1000}]
+    made = make_policy(strategy={"type": strategy}, sharedDevices=devices)
+    return item("SchedulerPolicy", made, "podwright.dev/v1alpha1")
 
 
 def generated_objects(random: Random, *, gangs: bool = False) -> list[dict[str, Any]]:

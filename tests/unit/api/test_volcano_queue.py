@@ -65,7 +65,7 @@ def test_a_queue_that_is_not_reclaimable_keeps_its_pods():
 
 @pytest.mark.parametrize(
     ("state", "expected"),
-    [("Open", "Open"), ("", "Open"), ("Unknown", "Open"), ("Closing", "Drain"), ("Closed", "Closed"), (3, "Open")],
+    [("Open", "Open"), ("", "Open"), ("Unknown", "Open"), ("Closing", "Hold"), ("Closed", "Closed"), (3, "Open")],
 )
 def test_the_state_is_in_the_status(state, expected):
     assert parse(status={"state": state}).state == expected

@@ -193,6 +193,37 @@ def test_each_queue_of_kueues_shapes_gets_its_pods_of_each_size(title, each):
     assert found == {(queue["metadata"]["name"], name): count for queue in queues for name, count in expected.items()}
 
 
+@pytest.mark.parametrize(
+    ("title", "gangs"), [("KueueTopology/20Nodes", 30), ("KueueTopology/640Nodes_1500Gangs", 1500)]
+)
+def test_gangs_of_kueues_topology_shape_have_their_sizes_and_wishes_in_equal_shares(title, gangs):
+    workload = ALL[title]
+    bodies = [body for op in workload.preparation for body in op.objects()]
+    least = {each["metadata"]["name"]: each["spec"]["minMember"] for each in bodies if each["kind"] == "PodGroup"}
+    pods = [*workload.measured.objects()]
+    assert Counter(body["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for body in pods) == least
+    found = {}
+    for body in pods:
+        metadata = body["metadata"]
+        wish = next(each for each in metadata["annotations"] if each.startswith("kueue"))
+        kind = (body["spec"]["priorityClassName"], wish, metadata["labels"]["podwright.dev/queue"])
+        assert found.setdefault(metadata["labels"]["scheduling.x-k8s.io/pod-group"], kind) == kind
+    assert len(found) == gangs
+    shares = Counter((priority, least[name]) for name, (priority, _, _) in found.items())
+    assert shares == {
+        ("priority-50", 2): 0.7 * gangs,
+        ("priority-100", 4): 0.2 * gangs,
+        ("priority-200", 8): 0.1 * gangs,
+    }
+    assert set(Counter(wish for _, wish, _ in found.values()).values()) == {gangs // 3}
+    queues = {body["metadata"]["name"] for body in bodies if body["metadata"]["name"].startswith("queue-")}
+    assert {queue for _, _, queue in found.values()} == queues
+    racks = Counter(
+        each["metadata"]["labels"]["cloud.provider.com/topology-rack"] for each in bodies if each["kind"] == "Node"
+    )
+    assert set(racks.values()) == {workload.nodes // 10}
+
+
 def test_a_capacity_in_a_template_replaces_the_default_one():
     single = next(ALL["SchedulingWhileGated/1Node_100GatedPods"].preparation[0].objects())
     assert single["metadata"]["name"] == "the-node"

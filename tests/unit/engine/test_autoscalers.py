@@ -11,7 +11,7 @@ import pytest
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
 from podwright.core.queues.queues import QueueRules, queues_of
 from podwright.core.queues.tree import Quota
-from support.engine.kit import deciding, settle
+from support.engine.kit import deciding, on_node, ours, settle
 from support.groupings.workloads import GroupedRig, grouping, owner, pod_of
 from support.objects.builders import in_group, make_pod_group
 
@@ -84,4 +84,26 @@ async def test_a_pod_with_a_scheduling_gate_asks_for_no_node(rig):
     async with deciding(rig):
         rig.pod("gated", requests={"cpu": "20"}, spec={"schedulingGates": [{"name": "example.com/wait"}]})
         await settle()
+        assert asking(rig) == set()
+
+
+async def test_a_pod_whose_victims_end_names_its_node_so_it_asks_for_none(rig):
+    rig.evictor.waits = True
+    for name in ("n0", "n1"):
+        rig.engine.assigned.put(on_node(ours(f"low-{name}", requests={"cpu": "8"}, priority=0), name))
+    async with deciding(rig):
+        rig.pod("high", requests={"cpu": "8"}, priority=10)
+        await settle()
+        (victim,) = rig.evictor.evicted
+        assert [(verdict.reason, node) for _, verdict, node in rig.status.written] == [("Unschedulable", victim[2])]
+        assert asking(rig) == set()
+
+
+async def test_members_that_do_not_agree_ask_for_no_nodes(rig):
+    async with deciding(rig):
+        rig.engine.objects(KIND).put(make_pod_group(min_count=2))
+        for name, priority in (("a", 0), ("b", 7)):
+            rig.pod(name, requests={"cpu": "20"}, spec=in_group("gang"), priority=priority)
+        await settle()
+        assert {verdict.reason for _, verdict, _ in rig.status.written} == {"SchedulerError"}
         assert asking(rig) == set()

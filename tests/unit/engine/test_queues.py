@@ -190,3 +190,17 @@ async def test_a_pod_is_tried_again_when_a_claim_of_others_takes_less_than_it_mi
         rig.engine.wake()
         await settle()
         assert QUEUE_QUOTA not in queued.unschedulable_plugins
+
+
+async def test_a_pod_whose_queue_cannot_be_found_fails_alone(rig):
+    for name, queue in (("first", "team"), ("bad", ""), ("last", "other")):
+        add(rig, name, queue)
+
+    def choice(pod):
+        raise RuntimeError(f"no queue for {pod.name}")
+
+    rig.queues.choice_by_policy = choice
+    async with deciding(rig):
+        await settle()
+        assert [name for name, _ in rig.cluster.bound] == ["first", "last"]
+    assert ("bad", "FailedScheduling", "RuntimeError: no queue for bad") in rig.recorder.events

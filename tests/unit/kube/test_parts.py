@@ -16,7 +16,7 @@ from podwright.engine.process.instance import UNNAMED
 from podwright.engine.records.metrics import Metrics
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.options.options import Options
-from podwright.kube.parts import Base, build_parts, check_profiles, enabled_features
+from podwright.kube.parts import Base, Parts, check_profiles, enabled_features
 from podwright.kube.watch.watches import Watches
 from support.http.kit import api
 from support.objects.builders import make_pod
@@ -80,7 +80,7 @@ def test_what_the_version_of_the_server_lacks_is_logged_in_one_line(minor, lines
 
 async def test_pods_wait_as_long_as_the_options_say():
     async with base(pod_initial_backoff_seconds=7) as given:
-        queue = build_parts(given, 37).engine.queue
+        queue = Parts(given, 37).engine.queue
     queue.add(parse_pod(make_pod("web")))
     queued = queue.pop()
     queue.fault(queued)
@@ -94,7 +94,7 @@ async def test_a_built_in_policy_that_cannot_be_built_is_an_error_of_the_plugins
     monkeypatch.setattr("podwright.kube.parts.Engine", broken)
     async with base() as given:
         with pytest.raises(RegistryError, match="the built-in policy cannot be built"):
-            build_parts(given, 37)
+            Parts(given, 37)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from support.waiting import until
 MANIFESTS = Path(__file__).parents[3] / "manifests"
 LEASE = ("podwright-system", "podwright")
 READ = ("list", "watch")
+ALWAYS = [kind for kind in WATCHED_KINDS if not kind.on_demand]
 
 
 def granted(file):
@@ -65,9 +66,7 @@ def test_a_role_grants_exactly_what_the_scheduler_uses(file, rights):
 
 
 def test_the_role_of_the_extender_only_lets_it_read_and_bind():
-    kinds = [
-        (kind.group, kind.plural) for kind in (*WATCHED_KINDS, POLICY, LOCAL_POLICY, POD_GROUPS[0], *PLUGINS_POD_GROUPS)
-    ]
+    kinds = [(kind.group, kind.plural) for kind in (*ALWAYS, POLICY, LOCAL_POLICY, POD_GROUPS[0], *PLUGINS_POD_GROUPS)]
     expected = {("", group, plural, "", verb) for group, plural in kinds for verb in READ}
     expected |= {("", "", "pods", "", "get"), ("", "", "pods/binding", "", "create")}
     expected |= {("scheduler-extender", "", "configmaps", "", verb) for verb in READ}
@@ -78,7 +77,7 @@ def test_an_instance_for_policies_in_shadow_mode_writes_their_status_alone():
     assert {str(right) for right in SHADOWING if right.verb not in READ} == {
         "patch schedulerpolicies.podwright.dev/status"
     }
-    assert {right.resource.kind for right in SHADOWING} >= {kind.kind for kind in WATCHED_KINDS}
+    assert {right.resource.kind for right in SHADOWING} >= {kind.kind for kind in ALWAYS}
 
 
 def test_every_watched_kind_is_read_and_every_right_says_what_is_lost_without_it():

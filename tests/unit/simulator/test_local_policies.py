@@ -2,7 +2,7 @@
 
 from podwright.core.framework.features import Features
 from podwright.core.plugins import PLUGINS
-from podwright.simulator.evaluations.dump import EvaluationOptions, evaluate_pod
+from podwright.simulator.evaluations.dump import evaluate_pod
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import Snapshot
@@ -24,7 +24,7 @@ def items(*, delegation=None):
 
 
 def test_a_dump_with_a_local_policy():
-    options = EvaluationOptions(Features(), PLUGINS)
+    options = LoadOptions(Features(), PLUGINS)
     answer = evaluate_pod({"items": [*items()]}, ours("web", namespace="team-a"), options)
     assert answer["policy"] == {"name": "team-a/ours", "generation": 1}
     other = evaluate_pod({"items": [*items()]}, ours("web", namespace="team-b"), options)

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from podwright.cli.reports.pod import report
 from podwright.core.framework.features import Features
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
-from podwright.simulator.evaluations.dump import EvaluationOptions, evaluate_pod
+from podwright.simulator.evaluations.dump import evaluate_pod
 from podwright.simulator.explain.targets import TargetError, explain_target, parse_target
-from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis
-from podwright.simulator.loaded import LoadedCluster, load
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, Scale
+from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
 from podwright.simulator.redaction import Named, redacted
 from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay
 from podwright.simulator.replay.stream import Arrival, ReplayStream
@@ -78,6 +79,18 @@ def test_pods_that_have_succeeded_and_that_run_count_as_in_the_operator():
     (group,) = cluster.cache.groups.all()
     assert (group.label, group.min_count) == ("RayCluster default/llm", 2)
     assert landed(simulate(cluster, Hypothesis())) == ["w-1"]
+
+
+def test_pods_of_volcano_that_have_succeeded_count_as_in_the_operator():
+    api = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+    group = {**api, "metadata": {"name": "gang", "namespace": "default"}, "spec": {"minMember": 3}}
+    named = {"annotations": {"scheduling.k8s.io/group-name": "gang"}}
+    pods = [
+        {"kind": "Pod", **make_pod(name, requests={"cpu": "1"}, metadata=named, node=at, status={"phase": phase})}
+        for name, at, phase in (("done", "n0", "Succeeded"), ("runs", "n0", "Running"), ("again", "", "Pending"))
+    ]
+    assert landed(simulate(loaded(node("n0"), group, *pods), Hypothesis())) == ["again"]
+    assert landed(simulate(loaded(node("n0"), group, *pods[1:]), Hypothesis())) == []
 
 
 def test_a_pod_whose_owner_is_not_in_the_snapshot_waits_and_says_why():
@@ -150,21 +163,68 @@ def test_pods_that_a_hypothesis_adds_are_gangs_by_their_owners_as_they_are_added
     assert copy_of(cluster) == before
 
 
+@pytest.mark.parametrize(
+    ("mode", "replicas", "nodes", "starts", "gangs"),
+    [
+        ("NonIndexed", 4, 2, [], ["Job default/fit: 2 of 4 pods that start together have a node, 4 exist"]),
+        ("NonIndexed", 4, 3, ["fit-added-1", "fit-added-2"], []),
+        ("NonIndexed", 1, 1, [], []),
+        ("Indexed", 4, 2, [], ["Job default/fit: 2 of 4 pods that start together have a node, 4 exist"]),
+    ],
+    ids=["too little room for the new minimum", "room", "fewer", "an indexed Job"],
+)
+def test_a_workload_that_is_scaled_is_a_gang_of_its_new_size(mode, replicas, nodes, starts, gangs):
+    spec = {"parallelism": 2, "completions": 2, "completionMode": mode, "template": {"spec": PODS[0]["spec"]}}
+    job = owner("fit", spec=spec)
+    least = "owner.spec.completionMode != 'Indexed' || owner.spec.completions == owner.spec.parallelism"
+    cluster = loaded(
+        *(node(f"n{index}", cpu="3") for index in range(nodes)),
+        grouping("jobs", minCount=f"{least} ? owner.spec.parallelism : 1"),
+        job,
+        *(member(f"fit-{index}", job, on="n0", cpu="1") for index in range(2)),
+    )
+    before = copy_of(cluster)
+    result = simulate(cluster, Hypothesis(scale=[Scale("job", "fit", replicas)]))
+    assert (landed(result), result.gangs) == (starts, gangs)
+    assert copy_of(cluster) == before
+
+
 def test_a_replay_forms_the_same_gangs():
     events = [Arrival(10.0 * number, parse_pod(raw, keep_raw=True), 100) for number, raw in enumerate(PODS)]
     stream = ReplayStream(initial=[node("n0"), node("n1"), CLUSTERS, LLM], events=events, start=0.0, end=200.0)
     (card,) = replay(stream, [ReplayCandidate(BUILT_IN)])
     assert (card.placed, card.waiting.longest) == (3, 20), "the first one waits for the last one"
+    assert "gangs" not in card.as_dict()
+
+
+def test_a_replay_names_the_workloads_that_wait_at_its_end():
+    events = [Arrival(10.0 * number, parse_pod(raw, keep_raw=True), 100) for number, raw in enumerate(PODS)]
+    stream = ReplayStream(initial=[node("n0"), CLUSTERS, LLM], events=events, start=0.0, end=50.0)
+    (card,) = replay(stream, [ReplayCandidate(BUILT_IN)])
+    assert card.gangs == ["RayCluster default/llm: 0 of 3 pods that start together have a node, 3 exist"]
 
 
 def test_an_evaluation_says_to_which_workload_the_pod_belongs_and_what_it_waits_for():
-    options = EvaluationOptions(Features(), PLUGINS)
+    options = LoadOptions(Features(), PLUGINS)
     dump = {"items": [node("n0"), CLUSTERS, LLM, *PODS[1:]]}
     answer = evaluate_pod(dump, PODS[0], options)
     assert answer["podGroup"] == "RayCluster default/llm"
     assert "gated" not in answer
     fewer = evaluate_pod({"items": dump["items"][:-1]}, PODS[0], options)
     assert fewer["gated"]["plugin"] == "GangScheduling"
+
+
+def test_an_evaluation_names_the_workload_of_a_group_that_its_operator_wrote():
+    api = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+    metadata = {"name": "gang", "namespace": "default", "ownerReferences": [reference(LLM)]}
+    group = {**api, "metadata": metadata, "spec": {"minMember": 1}}
+    pod = item("Pod", make_pod("w-0", metadata={"annotations": {"scheduling.k8s.io/group-name": "gang"}}))
+    answer = evaluate_pod({"items": [node("n0"), group]}, pod, LoadOptions(Features(), PLUGINS))
+    assert (answer["podGroup"], answer["workload"]) == ("default/gang", "RayCluster default/llm")
+    (text,) = (line for line in report(answer, None, None) if "PodGroup" in line)
+    assert "belongs to the PodGroup default/gang of RayCluster default/llm, whose pods" in text
+    unknown = evaluate_pod({"items": [node("n0")]}, pod, LoadOptions(Features(), PLUGINS))
+    assert (unknown["podGroup"], "workload" in unknown) == ("default/gang", False)
 
 
 # Snapshots

@@ -15,7 +15,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.policies.cases import read_suite, run_case
 from podwright.simulator import params
-from podwright.simulator.evaluations.dump import EvaluationOptions, evaluate_pod
+from podwright.simulator.evaluations.dump import evaluate_pod
 from podwright.simulator.library import Cluster, Policy, explain, simulate
 from podwright.simulator.loaded import LoadOptions
 from podwright.simulator.params import SHOWN, kept_of, named_in
@@ -134,7 +134,7 @@ def test_an_explanation_says_which_params_are_lacking():
 
 
 def test_evaluate_takes_them_from_a_dump():
-    options = EvaluationOptions(Features(), PLUGINS)
+    options = LoadOptions(Features(), PLUGINS)
     with_it = evaluate_pod({"items": [*NODES, policy(), config_map()]}, pod(), options)
     assert with_it["nodes"]["b"]["feasible"]
     assert "missingParams" not in with_it

@@ -9,9 +9,9 @@ from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API
 from podwright.core.plugins import PLUGINS
 from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.simulator.evaluations.cases import run_case
-from podwright.simulator.evaluations.dump import EvaluationOptions, evaluate_pod
+from podwright.simulator.evaluations.dump import evaluate_pod
 from podwright.simulator.hypotheses.hypothesis import Hypothesis, HypothesisError
-from podwright.simulator.loaded import load
+from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.queue_rows import rows_of
 from podwright.simulator.redaction import redacted
 from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay
@@ -131,7 +131,7 @@ def test_a_dump_lacks_queues_only_if_something_names_one(named, tmp_path):
 
 
 def answered(*items, asked):
-    return evaluate_pod({"items": [*items]}, asked, EvaluationOptions(Features(), PLUGINS))
+    return evaluate_pod({"items": [*items]}, asked, LoadOptions(Features(), PLUGINS))
 
 
 def test_a_pod_on_a_dump_is_refused_by_the_bound_of_its_queue():

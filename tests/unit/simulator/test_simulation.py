@@ -227,7 +227,7 @@ def test_a_policy_in_shadow_mode_is_tried_as_if_it_enforced_but_not_one_of_the_c
         (Hypothesis(pods=[item("Secret", {})]), "pods\\[0\\]: kind 'Secret' is neither"),
         (Hypothesis(pods=[item("Job", {"spec": {"template": {"spec": {"containers": 3}}}})]), "pods\\[0\\]: Job default/added: spec.template: .*containers"),
         (Hypothesis(pods=[item("Deployment", {"spec": {"replicas": -1, "template": {}}})]), "pods\\[0\\]: spec.replicas"),
-        (Hypothesis(objects=[item("Secret", {})]), "objects\\[0\\]: kind 'Secret' does not matter"),
+        (Hypothesis(objects=[item("Secret", {})]), "objects\\[0\\]: objects of kind 'Secret' cannot"),
         (Hypothesis(objects=[item("Service", {})]), "objects\\[0\\]: .*metadata.name"),
     ],
 )  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from podwright.testing import Process, wait_until
+from podwright.testing import Process, processes, wait_until
 
 _THREADS = """
 import hashlib, threading
@@ -56,3 +57,25 @@ def test_a_child_keeps_compiled_modules(tmp_path, monkeypatch):
         child.start()
         wait_until(lambda child=child: not child.alive, 30, "the child has ended")
         assert log.read_text().strip() == "False"
+
+
+def test_two_processes_do_not_get_the_same_free_port(monkeypatch):
+    monkeypatch.setattr(processes, "_PORTS", range(20000, 20100))
+    mine = [processes.free_port() for _ in range(60)]
+    code = (
+        "from podwright.testing import processes\n"
+        "processes._PORTS = range(20000, 20100)\n"
+        "print(*(processes.free_port() for _ in range(20)))"
+    )
+    others = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert len({*mine, *map(int, others)}) == 80
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_only_the_last_ports_are_kept_from_others():
+    for _ in range(100):
+        processes.free_port()
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(100):
+        processes.free_port()
+    assert len([*Path("/proc/self/fd").iterdir()]) == before

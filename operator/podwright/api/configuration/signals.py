@@ -17,8 +17,8 @@ from podwright.api.configuration.documents import read_document
 from podwright.api.configuration.extenders import shown_url
 from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.framework.args import decode
-from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.validation import Problem, describe
+from podwright.core.framework.validation import Problem, declared
+from podwright.core.objects.durations import parse_duration
 from podwright.core.state.signals import SignalDefinition
 from podwright.core.state.signals.definition import LOAD_RESOURCES, Unit
 
@@ -209,7 +209,7 @@ Signals = Mapping[str, DefinedSignal]
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    signals: tuple[_Entry, ...] = field(default=(), metadata=describe("The signals.", maxItems=MAX_SIGNALS))
+    signals: tuple[_Entry, ...] = declared("The signals.", default=(), maxItems=MAX_SIGNALS)
 
     def validate(self, where: str) -> Iterator[Problem]:
         counts = Counter(entry.name for entry in self.signals)

@@ -6,13 +6,13 @@ Here are the fields. Whether a local policy stays within them is checked in podw
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import DelegatedStrategy
-from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.validation import SET, describe
+from podwright.core.framework.validation import SET, declared
+from podwright.core.objects.durations import parse_duration
 
 DEFAULT_BUDGET: Final = "1ms"
 _DURATION: Final = r"^[1-9][0-9]{0,3}(us|ms)$"
@@ -24,59 +24,47 @@ business.
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    strategies: tuple[DelegatedStrategy, ...] = field(
-        default=(), metadata=describe("The strategies that local policies may choose.", maxItems=16, **SET)
+    strategies: tuple[DelegatedStrategy, ...] = declared(
+        "The strategies that local policies may choose.", default=(), maxItems=16, **SET
     )
-    plugins: tuple[str, ...] = field(
+    plugins: tuple[str, ...] = declared(
+        "The plugins that local policies may enable, disable, weigh and give arguments to. `*`: all of them.",
         default=(),
-        metadata=describe(
-            "The plugins that local policies may enable, disable, weigh and give arguments to. `*`: all of them.",
-            maxItems=64,
-            items={"minLength": 1, "maxLength": 253},
-            **SET,
-        ),
+        maxItems=64,
+        items={"minLength": 1, "maxLength": 253},
+        **SET,
     )
-    rules: bool = field(default=False, metadata=describe("Whether local policies may have `rules` in CEL."))
-    max_rules: int = field(
+    rules: bool = declared("Whether local policies may have `rules` in CEL.", default=False)
+    max_rules: int = declared(
+        "How many rules a local policy may have, filters and scores together.",
         default=10,
-        metadata=describe(
-            "How many rules a local policy may have, filters and scores together.",
-            format="int32",
-            minimum=1,
-            maximum=128,
-        ),
+        format="int32",
+        minimum=1,
+        maximum=128,
     )
-    max_weight: int = field(
+    max_weight: int = declared(
+        "The greatest weight that a local policy may give to a score rule or to a plugin.",
         default=10,
-        metadata=describe(
-            "The greatest weight that a local policy may give to a score rule or to a plugin.",
-            format="int32",
-            minimum=1,
-            maximum=1_000_000,
-        ),
+        format="int32",
+        minimum=1,
+        maximum=1_000_000,
     )
-    node_fields: tuple[NodeField, ...] = field(
+    node_fields: tuple[NodeField, ...] = declared(
+        "Which of these fields of `node` the rules of local policies may read. They may read all other fields.",
         default=("labels", "taints"),
-        metadata=describe(
-            "Which of these fields of `node` the rules of local policies may read. They may read all other fields.",
-            maxItems=4,
-            **SET,
-        ),
+        maxItems=4,
+        **SET,
     )
-    rebalancing: bool = field(
-        default=False,
-        metadata=describe("Whether local policies may exempt pods from rebalancing (`rebalancing: Never`)."),
+    rebalancing: bool = declared(
+        "Whether local policies may exempt pods from rebalancing (`rebalancing: Never`).", default=False
     )
-    signals: tuple[str, ...] = field(default=(), metadata=signal_names("The signals that local policies may name."))
-    decision_budget: str = field(
+    signals: tuple[str, ...] = signal_names("The signals that local policies may name.")
+    decision_budget: str = declared(
+        "How much time what a local policy adds may take in a decision, on average, in us or ms. Of a policy that "
+        "takes longer, the scores count 0 and the pods wait in a slow lane for a minute. Its filters always hold.",
         default=DEFAULT_BUDGET,
-        metadata=describe(
-            "How much time what a local policy adds may take in a decision, on average, in us or ms. Of a policy that "
-            "takes longer, the "
-            "scores count 0 and the pods wait in a slow lane for a minute. Its filters always hold.",
-            pattern=_DURATION,
-            maxLength=6,
-        ),
+        pattern=_DURATION,
+        maxLength=6,
     )
 
     @property

@@ -4,13 +4,13 @@ docs/devices.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.kube_scheduler_configuration import MAX_WEIGHT
 from podwright.core.devices.choice import AllocationOrder, Preempting, Scoring
 from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, PluginSets, Point
-from podwright.core.framework.validation import Rule, describe
+from podwright.core.framework.validation import Rule, declared
 
 PLUGIN: Final = "DynamicResources"
 _ALL: Final = "*"
@@ -19,44 +19,32 @@ _STRATEGIES_WITH_ONE_SCORE: Final = ("Random", "NodeName")
 
 @dataclass(frozen=True, slots=True)
 class PolicyDevices:
-    allocation: AllocationOrder = field(
+    allocation: AllocationOrder = declared(
+        "Which devices of a node a claim gets, among those that it may get. FirstFit: the first ones in the order of "
+        "driver, pool, slice and device, as kube-scheduler. BestFit: the smallest ones, and among equally small "
+        "partitions and shares those whose board or device has least left. Spread: the smallest ones, and among "
+        "equally small partitions and shares those whose board or device has most left.",
         default="FirstFit",
-        metadata=describe(
-            "Which devices of a node a claim gets, among those that it may get. FirstFit: the first ones in the order "
-            "of driver, pool, slice "
-            "and device, as kube-scheduler. BestFit: the smallest ones, and among equally small partitions and shares "
-            "those whose board or "
-            "device has least left. Spread: the smallest ones, and among equally small partitions and shares those "
-            "whose board or device has "
-            "most left."
-        ),
     )
-    scoring: Scoring = field(
+    scoring: Scoring = declared(
+        "Which nodes score best for pods with claims. Default: those with more preferred alternatives, as "
+        "kube-scheduler. The others decide among nodes with equally preferred alternatives. BestFit: those that would "
+        "give the smallest devices, and then the fullest. MostAllocated, LeastAllocated: those on which more, or less, "
+        "of such devices is in use.",
         default="Default",
-        metadata=describe(
-            "Which nodes score best for pods with claims. Default: those with more preferred alternatives, as "
-            "kube-scheduler. The others "
-            "decide among nodes with equally preferred alternatives. BestFit: those that would give the smallest "
-            "devices, and then the fullest. "
-            "MostAllocated, LeastAllocated: those on which more, or less, of such devices is in use."
-        ),
     )
-    preemption: Preempting = field(
+    preemption: Preempting = declared(
+        "Whether a pod that lacks devices may preempt for them. Default: no, as in kube-scheduler. FreeDevices: "
+        "devices of claims that only pods of lower priority use count as free when these pods are evicted. Not for pod "
+        "groups.",
         default="Default",
-        metadata=describe(
-            "Whether a pod that lacks devices may preempt for them. Default: no, as in kube-scheduler. FreeDevices: "
-            "devices of claims that only pods "
-            "of lower priority use count as free when these pods are evicted. Not for pod groups."
-        ),
     )
-    weight: int | None = field(
+    weight: int | None = declared(
+        "The weight of the score of DynamicResources relative to those of other plugins. Default: 2.",
         default=None,
-        metadata=describe(
-            "The weight of the score of DynamicResources relative to those of other plugins. Default: 2.",
-            format="int32",
-            minimum=1,
-            maximum=MAX_WEIGHT,
-        ),
+        format="int32",
+        minimum=1,
+        maximum=MAX_WEIGHT,
     )
 
     def args(self) -> dict[str, str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from podwright.core.framework.args import encode
-from podwright.core.framework.validation import ATOMIC, SET, Rule, describe, key_path
+from podwright.core.framework.validation import ATOMIC, SET, Rule, declared, key_path
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 
@@ -51,18 +51,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class LabelSelectorRequirement:
-    key: str = field(metadata=describe("The label key.", minLength=1, maxLength=317, pattern=QUALIFIED_NAME))
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = field(
-        metadata=describe("How the label's value relates to `values`.")
-    )
-    values: tuple[str, ...] = field(
+    key: str = declared("The label key.", minLength=1, maxLength=317, pattern=QUALIFIED_NAME)
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = declared("How the label's value relates to `values`.")
+    values: tuple[str, ...] = declared(
+        "Required for In and NotIn, not allowed for Exists and DoesNotExist.",
         default=(),
-        metadata=describe(
-            "Required for In and NotIn, not allowed for Exists and DoesNotExist.",
-            maxItems=64,
-            items=_LABEL_VALUE,
-            **SET,
-        ),
+        maxItems=64,
+        items=_LABEL_VALUE,
+        **SET,
     )
 
     RULES = (
@@ -80,23 +76,20 @@ class LabelSelectorRequirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    match_labels: Mapping[str, str] = field(
+    match_labels: Mapping[str, str] = declared(
+        "Labels that must all have these values.",
         default_factory=dict,
-        metadata=describe(
-            "Labels that must all have these values.",
-            rules=[
-                Rule(
-                    violations=lambda self: (key_path(key) for key in self if not _LABEL_KEY.fullmatch(key)),
-                    message=_NO_LABEL_KEY,
-                )
-            ],
-            maxProperties=64,
-            additionalProperties=_LABEL_VALUE,
-        ),
+        rules=[
+            Rule(
+                violations=lambda self: (key_path(key) for key in self if not _LABEL_KEY.fullmatch(key)),
+                message=_NO_LABEL_KEY,
+            )
+        ],
+        maxProperties=64,
+        additionalProperties=_LABEL_VALUE,
     )
-    match_expressions: tuple[LabelSelectorRequirement, ...] = field(
-        default=(),
-        metadata=describe("Requirements that must all hold as well.", maxItems=64, **ATOMIC),
+    match_expressions: tuple[LabelSelectorRequirement, ...] = declared(
+        "Requirements that must all hold as well.", default=(), maxItems=64, **ATOMIC
     )
 
     def parse(self, where: str) -> LabelSelector:
@@ -105,25 +98,21 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    namespaces: tuple[str, ...] = field(
+    namespaces: tuple[str, ...] = declared(
+        "Names of namespaces. Not given: every namespace.", default=(), maxItems=256, items=NAMESPACE, **SET
+    )
+    namespace_selector: Selector | None = declared(
+        "Selects namespaces by their labels. Not given, or empty: every namespace.", default=None
+    )
+    pod_selector: Selector | None = declared(
+        "Selects pods by their labels. Not given, or empty: every pod.", default=None
+    )
+    priority_classes: tuple[str, ...] = declared(
+        "Names of PriorityClasses. Not given: pods with any PriorityClass, and with none.",
         default=(),
-        metadata=describe("Names of namespaces. Not given: every namespace.", maxItems=256, items=NAMESPACE, **SET),
-    )
-    namespace_selector: Selector | None = field(
-        default=None,
-        metadata=describe("Selects namespaces by their labels. Not given, or empty: every namespace."),
-    )
-    pod_selector: Selector | None = field(
-        default=None, metadata=describe("Selects pods by their labels. Not given, or empty: every pod.")
-    )
-    priority_classes: tuple[str, ...] = field(
-        default=(),
-        metadata=describe(
-            "Names of PriorityClasses. Not given: pods with any PriorityClass, and with none.",
-            maxItems=64,
-            items=_SUBDOMAIN,
-            **SET,
-        ),
+        maxItems=64,
+        items=_SUBDOMAIN,
+        **SET,
     )
 
 

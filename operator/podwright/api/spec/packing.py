@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.validation import Rule, describe
+from podwright.core.framework.validation import Rule, declared
+from podwright.core.objects.durations import parse_duration
 
 Packing = Literal["None", "Optimal"]
 _DURATION: Final = r"^([1-9][0-9]{0,2}ms|[1-9]s|10s)$"
 
 
 def _time(description: str) -> Any:
-    return field(default="1s", metadata=describe(description, pattern=_DURATION, maxLength=5))
+    return declared(description, default="1s", pattern=_DURATION, maxLength=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,14 @@ class PackingTimes:
         return parse_duration(self.budget)
 
 
-PACKING: Final = describe(
-    "Optimal: pods are gathered for a moment and placed together, as many as possible, those of higher priority first. "
-    "No pod is moved for that. What is left is scheduled as usual. None: each pod is placed by itself."
-)
-PACKING_TIMES: Final = describe("For packing Optimal: how long that may take.")
 PACKING_RULES: Final = (
+    Rule(
+        cel="self.packing == 'Optimal' || !self.packingMayPreempt",
+        holds=lambda self: self.packing == "Optimal" or not self.packing_may_preempt,
+        message="needs packing Optimal",
+        path=".packingMayPreempt",
+        reason="FieldValueForbidden",
+    ),
     Rule(
         cel="self.packing != 'Optimal' || self.mode != 'Shadow'",
         holds=lambda self: self.packing != "Optimal" or self.mode != "Shadow",

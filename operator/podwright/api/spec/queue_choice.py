@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from podwright.core.framework.validation import Rule, describe
+from podwright.core.framework.validation import Rule, declared
 
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    name: str = field(
+    name: str = declared("The name of a SchedulingQueue.", default="", maxLength=63)
+    expression: str = declared(
+        "A CEL expression that gives the name: a string, from the pod, its namespace and params, for example 'team-' + "
+        "namespaceObject.labels.team. An empty string: no queue. If it fails, the pod waits.",
         default="",
-        metadata=describe("The name of a SchedulingQueue.", maxLength=63),
-    )
-    expression: str = field(
-        default="",
-        metadata=describe(
-            "A CEL expression that gives the name: a string, from the pod, its namespace and params, for example "
-            "'team-' + namespaceObject.labels.team. An empty string: no queue. If it fails, the pod waits.",
-            maxLength=1024,
-        ),
+        maxLength=1024,
     )
 
     RULES = (

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from podwright.core.framework.validation import Rule, describe, key_path, unique_by
+from podwright.core.framework.validation import Rule, declared, key_path, unique_by
+from podwright.core.objects.raw import mapping_at
 
 MAX_EXPRESSION: Final = 10 * 1024
 """The longest expression, in characters. It is the same as for device selectors in Kubernetes."""
@@ -30,32 +31,25 @@ Normalization = Literal["None", "Max", "MinMax"]
 
 @dataclass(frozen=True, slots=True)
 class FilterRule:
-    name: str = field(
-        metadata=describe("The rule's name in metrics, in the status and in events. Unique in its list.", **_NAME)
+    name: str = declared("The rule's name in metrics, in the status and in events. Unique in its list.", **_NAME)
+    expression: str = declared(
+        "A CEL expression of type bool over pod, node, namespaceObject, policy and params. A node for which it is not "
+        "true is rejected.",
+        minLength=1,
+        maxLength=MAX_EXPRESSION,
     )
-    expression: str = field(
-        metadata=describe(
-            "A CEL expression of type bool over pod, node, namespaceObject, policy and params. A node for which it is "
-            "not true is "
-            "rejected.",
-            minLength=1,
-            maxLength=MAX_EXPRESSION,
-        )
-    )
-    message: str = field(
+    message: str = declared(
+        "Why a node is rejected, in the words of events FailedScheduling, which put the number of nodes before it: "
+        "`node(s) had another tier`. Default: `node(s) didn't satisfy rule NAME`.",
         default="",
-        metadata=describe(
-            "Why a node is rejected, in the words of events FailedScheduling, which put the number of nodes before it: "
-            "`node(s) had another tier`. Default: `node(s) didn't satisfy rule NAME`.",
-            rules=[
-                Rule(
-                    violations=lambda self: () if self.isprintable() else ("",),
-                    message="has characters that cannot be printed",
-                )
-            ],
-            maxLength=256,
-            pattern=r"^[^\x00-\x1f\x7f]*$",
-        ),
+        rules=[
+            Rule(
+                violations=lambda self: () if self.isprintable() else ("",),
+                message="has characters that cannot be printed",
+            )
+        ],
+        maxLength=256,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
     )
 
     @property
@@ -66,50 +60,37 @@ class FilterRule:
 
 @dataclass(frozen=True, slots=True)
 class ScoreRule:
-    name: str = field(
-        metadata=describe("The rule's name in metrics, in the status and in events. Unique in its list.", **_NAME)
+    name: str = declared("The rule's name in metrics, in the status and in events. Unique in its list.", **_NAME)
+    expression: str = declared(
+        "A CEL expression of type int, uint or double over pod, node, namespaceObject, policy and params: how well the "
+        "node suits the pod.",
+        minLength=1,
+        maxLength=MAX_EXPRESSION,
     )
-    expression: str = field(
-        metadata=describe(
-            "A CEL expression of type int, uint or double over pod, node, namespaceObject, policy and params: how "
-            "well the node suits the "
-            "pod.",
-            minLength=1,
-            maxLength=MAX_EXPRESSION,
-        )
+    weight: int = declared(
+        "The weight of the score, as that of a plugin.", default=1, format="int32", minimum=1, maximum=100
     )
-    weight: int = field(
-        default=1,
-        metadata=describe("The weight of the score, as that of a plugin.", format="int32", minimum=1, maximum=100),
-    )
-    normalize: Normalization = field(
+    normalize: Normalization = declared(
+        "How values become scores from 0 to 100. None: they are scores; less than 0 counts as 0, more than 100 as 100. "
+        "Max: the greatest value among the feasible nodes becomes 100, and 0 stays 0. MinMax: the least value becomes "
+        "0, the greatest 100.",
         default="None",
-        metadata=describe(
-            "How values become scores from 0 to 100. None: they are scores; less than 0 counts as 0, more than 100 as "
-            "100. "
-            "Max: the greatest value among the feasible nodes becomes 100, and 0 stays 0. "
-            "MinMax: the least value becomes 0, the greatest 100."
-        ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    filters: tuple[FilterRule, ...] = field(
+    filters: tuple[FilterRule, ...] = declared(
+        "Filters that run after those of the plugins. A node must pass all of them.",
         default=(),
-        metadata=describe(
-            "Filters that run after those of the plugins. A node must pass all of them.",
-            maxItems=MAX_RULES,
-            **unique_by("name"),
-        ),
+        maxItems=MAX_RULES,
+        **unique_by("name"),
     )
-    scores: tuple[ScoreRule, ...] = field(
+    scores: tuple[ScoreRule, ...] = declared(
+        "Scores that are added to those of the plugins, times their weights.",
         default=(),
-        metadata=describe(
-            "Scores that are added to those of the plugins, times their weights.",
-            maxItems=MAX_RULES,
-            **unique_by("name"),
-        ),
+        maxItems=MAX_RULES,
+        **unique_by("name"),
     )
 
     def __bool__(self) -> bool:
@@ -118,39 +99,35 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class ConfigMapReference:
-    name: str = field(
-        metadata=describe("The name of the ConfigMap.", minLength=1, maxLength=253, pattern=_CONFIG_MAP),
-    )
+    name: str = declared("The name of the ConfigMap.", minLength=1, maxLength=253, pattern=_CONFIG_MAP)
 
 
 @dataclass(frozen=True, slots=True)
 class ParamsFrom:
-    config_map_ref: ConfigMapReference = field(
-        metadata=describe(
-            "A ConfigMap in the operator's namespace, or of a LocalSchedulerPolicy in its own. Its `data` are the "
-            "params."
-        )
+    config_map_ref: ConfigMapReference = declared(
+        "A ConfigMap in the operator's namespace, or of a LocalSchedulerPolicy in its own. Its `data` are the params."
     )
 
 
-PARAMS: Final = describe(
-    "Texts for the rules: `policy.params`, and `params` together with those of `paramsFrom`.",
-    rules=[
-        Rule(
-            violations=lambda self: (key_path(key) for key in self if not _PARAM.fullmatch(key)),
-            message="is not a key: expected at most 253 letters, digits, '-', '_' and '.', as in a ConfigMap",
-        )
-    ],
-    maxProperties=MAX_PARAMS,
-    additionalProperties={"maxLength": MAX_PARAM},
-)
-"""Metadata of the field `params`."""
+def params_field() -> Any:
+    """The field `params`."""
+    return declared(
+        "Texts for the rules: `policy.params`, and `params` together with those of `paramsFrom`.",
+        default_factory=dict,
+        rules=[
+            Rule(
+                violations=lambda self: (key_path(key) for key in self if not _PARAM.fullmatch(key)),
+                message="is not a key: expected at most 253 letters, digits, '-', '_' and '.', as in a ConfigMap",
+            )
+        ],
+        maxProperties=MAX_PARAMS,
+        additionalProperties={"maxLength": MAX_PARAM},
+    )
 
 
 def config_map_problem(raw: Mapping[str, Any]) -> str:
     """Why a team's ConfigMap is refused as a source of params; "" if it is accepted."""
-    data = raw.get("data")
-    texts = data if isinstance(data, Mapping) else {}
+    texts = mapping_at(raw, "data")
     if len(texts) > MAX_PARAMS:
         return f"has {len(texts)} keys, more than {MAX_PARAMS}"
     for key, value in texts.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from podwright.core.framework.args import ArgsError
-from podwright.core.framework.validation import SET, Problem, describe
+from podwright.core.framework.validation import SET, Problem, declared
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.state.signals import SignalDefinition
 
@@ -18,10 +18,11 @@ Definitions = Mapping[str, SignalDefinition]
 """The signals that the operator's configuration defines, by name."""
 
 
-def signal_names(description: str) -> Mapping[str, Any]:
-    """Metadata of a field with names of signals."""
-    return describe(
+def signal_names(description: str) -> Any:
+    """A field with names of signals."""
+    return declared(
         description,
+        default=(),
         maxItems=MAX_SIGNALS,
         items={"minLength": 1, "maxLength": 63, "pattern": SIGNAL_NAME},
         **SET,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from podwright.api.spec.match import QUALIFIED_NAME
 from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
-from podwright.core.framework.validation import ATOMIC, Rule, describe, unique_by
+from podwright.core.framework.validation import ATOMIC, Rule, declared, unique_by
 from podwright.core.plugins.load_aware import MAX_WEIGHT
 from podwright.core.plugins.shares.device_shares import TypicalPod
 
@@ -33,120 +33,89 @@ _STRATEGIES_WITH_RESOURCES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    name: str = field(
-        metadata=describe(
-            "A resource as in a container's requests, for example cpu, memory or nvidia.com/gpu.",
-            minLength=1,
-            maxLength=253,
-            pattern=QUALIFIED_NAME,
-        )
+    name: str = declared(
+        "A resource as in a container's requests, for example cpu, memory or nvidia.com/gpu.",
+        minLength=1,
+        maxLength=253,
+        pattern=QUALIFIED_NAME,
     )
-    weight: int = field(
+    weight: int = declared(
+        "The weight of this resource relative to the others. BalancedAllocation accepts only 1.",
         default=1,
-        metadata=describe(
-            "The weight of this resource relative to the others. BalancedAllocation accepts only 1.",
-            format="int32",
-            minimum=1,
-            maximum=100,
-        ),
+        format="int32",
+        minimum=1,
+        maximum=100,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSignal:
-    name: str = field(
-        metadata=describe("One of the signals in spec.signals.", minLength=1, maxLength=63, pattern=SIGNAL_NAME)
-    )
-    weight: int = field(
-        default=1,
-        metadata=describe(
-            "The weight of this signal relative to the others.", format="int32", minimum=1, maximum=MAX_WEIGHT
-        ),
+    name: str = declared("One of the signals in spec.signals.", minLength=1, maxLength=63, pattern=SIGNAL_NAME)
+    weight: int = declared(
+        "The weight of this signal relative to the others.", default=1, format="int32", minimum=1, maximum=MAX_WEIGHT
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ShapePoint:
-    utilization: int = field(
-        metadata=describe("Requested percentage of the node's resource.", format="int32", minimum=0, maximum=100)
-    )
-    score: int = field(
-        metadata=describe("The score at that utilization, from 0 to 10.", format="int32", minimum=0, maximum=10)
-    )
+    utilization: int = declared("Requested percentage of the node's resource.", format="int32", minimum=0, maximum=100)
+    score: int = declared("The score at that utilization, from 0 to 10.", format="int32", minimum=0, maximum=10)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedToCapacityRatio:
-    shape: tuple[ShapePoint, ...] = field(
-        metadata=describe(
-            "Points of the scoring function, ordered by utilization. The function is linear between two points.",
-            rules=[
-                Rule(
-                    cel="self.all(p, self.exists_one(q, q.utilization == p.utilization))"
-                    " && self.map(p, p.utilization).isSorted()",
-                    violations=lambda self: (
-                        f"[{i}].utilization"
-                        for i in range(1, len(self))
-                        if self[i].utilization <= self[i - 1].utilization
-                    ),
-                    message="utilization must rise from point to point",
-                )
-            ],
-            minItems=1,
-            maxItems=32,
-            **ATOMIC,
-        )
+    shape: tuple[ShapePoint, ...] = declared(
+        "Points of the scoring function, ordered by utilization. The function is linear between two points.",
+        rules=[
+            Rule(
+                cel="self.all(p, self.exists_one(q, q.utilization == p.utilization))"
+                " && self.map(p, p.utilization).isSorted()",
+                violations=lambda self: (
+                    f"[{i}].utilization" for i in range(1, len(self)) if self[i].utilization <= self[i - 1].utilization
+                ),
+                message="utilization must rise from point to point",
+            )
+        ],
+        minItems=1,
+        maxItems=32,
+        **ATOMIC,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    type: StrategyType = field(
+    type: StrategyType = declared(
+        "Which nodes score best. The strategy changes scoring only: a node that a filter rejects is never selected. "
+        "Default: kube-scheduler's default profile, with LeastAllocated and BalancedAllocation together. "
+        "LeastAllocated, MostAllocated, RequestedToCapacityRatio: the scoring strategy of NodeResourcesFit; everything "
+        "else as in Default. BalancedAllocation: scores the balance between resources only, not how much of them is "
+        "allocated. Random: any feasible node. NodeName: the feasible node whose name is first in byte order. "
+        "LoadAware: the measured use of CPU or memory by `signals`, and what was placed since, instead of what pods "
+        "request; everything else as in Default. Custom: the plugins in `plugins`.",
         default="Default",
-        metadata=describe(
-            "Which nodes score best. The strategy changes scoring only: a node that a filter rejects is never "
-            "selected. "
-            "Default: kube-scheduler's default profile, with LeastAllocated and BalancedAllocation together. "
-            "LeastAllocated, MostAllocated, RequestedToCapacityRatio: the scoring strategy of NodeResourcesFit; "
-            "everything "
-            "else as in Default. "
-            "BalancedAllocation: scores the balance between resources only, not how much of them is allocated. "
-            "Random: any feasible node. NodeName: the feasible node whose name is first in byte order. "
-            "LoadAware: the measured use of CPU or memory by `signals`, and what was placed since, instead of what "
-            "pods request; everything "
-            "else as in Default. "
-            "Custom: the plugins in `plugins`."
-        ),
     )
-    resources: tuple[Resource, ...] = field(
+    resources: tuple[Resource, ...] = declared(
+        "The resources to score. Default: cpu and memory with weight 1. For LeastAllocated, MostAllocated, "
+        "BalancedAllocation and RequestedToCapacityRatio.",
         default=(),
-        metadata=describe(
-            "The resources to score. Default: cpu and memory with weight 1. For LeastAllocated, MostAllocated, "
-            "BalancedAllocation and RequestedToCapacityRatio.",
-            maxItems=32,
-            **unique_by("name"),
-        ),
+        maxItems=32,
+        **unique_by("name"),
     )
-    requested_to_capacity_ratio: RequestedToCapacityRatio | None = field(
-        default=None,
-        metadata=describe("Required for type RequestedToCapacityRatio, not allowed for other types."),
+    requested_to_capacity_ratio: RequestedToCapacityRatio | None = declared(
+        "Required for type RequestedToCapacityRatio, not allowed for other types.", default=None
     )
-    signals: tuple[LoadSignal, ...] = field(
+    signals: tuple[LoadSignal, ...] = declared(
+        "For LoadAware: the signals that measure the load. Default: all of spec.signals with weight 1.",
         default=(),
-        metadata=describe(
-            "For LoadAware: the signals that measure the load. Default: all of spec.signals with weight 1.",
-            maxItems=MAX_SIGNALS,
-            **unique_by("name"),
-        ),
+        maxItems=MAX_SIGNALS,
+        **unique_by("name"),
     )
 
-    workload: tuple[TypicalPod, ...] = field(
+    workload: tuple[TypicalPod, ...] = declared(
+        "For LeastFragmentation: the pods that typically come. Default: the pods that run.",
         default=(),
-        metadata=describe(
-            "For LeastFragmentation: the pods that typically come. Default: the pods that run.",
-            maxItems=64,
-            **ATOMIC,
-        ),
+        maxItems=64,
+        **ATOMIC,
     )
 
     RULES = (

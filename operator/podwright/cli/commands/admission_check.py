@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 from typing import Any
 
 import click
 
 from podwright.cli.flags.scheduler import flag
 from podwright.cli.imports import uncollected
-from podwright.core.framework.registry import RegistryError
-from podwright.kube.log_format import configure_logging
 from podwright.kube.options.options import Options
 from podwright.kube.options.values import OptionsError
 from podwright.kueue.options import CHECK_LEASE, CHECK_OPTIONS, COMMON_OPTIONS, CheckOptions
@@ -32,18 +27,10 @@ def admission_check(**values: Any) -> None:
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
     with uncollected():
-        from podwright.cli.processes import scheduler  # noqa: PLC0415 -- not for --help
-        from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415 -- likewise
-        from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415 -- likewise
+        from podwright.cli.processes import running, scheduler  # noqa: PLC0415 -- not for --help
         from podwright.kueue.runtime import CheckRuntime  # noqa: PLC0415 -- likewise
 
     common = options.common
-    configure_logging(
-        common.logging_format, common.verbosity, common.vmodule, logging.getLevelName(common.log_level.upper())
+    running.run_process(
+        common, lambda: scheduler.run(common, lambda: CheckRuntime(options), "podwright.kueue.handlers")
     )
-    count_repeated_lines()
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(scheduler.run(common, lambda: CheckRuntime(options), "podwright.kueue.handlers"))
-    except (AccessError, ConfigError, RegistryError, OSError, scheduler.LeadershipLostError) as error:
-        raise click.ClickException(str(error)) from error

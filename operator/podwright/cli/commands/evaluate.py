@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +15,33 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from podwright.api.permissions import WAIT, PolicySettings
+from podwright.cli.flags.cluster import load_options
+from podwright.cli.flags.common import together
 from podwright.cli.flags.policies import emulated_version, feature_gates, policy_flags
-from podwright.cli.printable import color_system, plain, printable_texts
+from podwright.cli.printable import color_system, plain, printable_texts, write
 from podwright.cli.reports.pod import report
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.registry import RegistryError
 from podwright.kube.options.values import (
     MINOR,
-    SCHEDULER_NAMES,
-    SIGNALS,
     OptionsError,
     parse_feature_gates,
 )
-from podwright.kube.plugins.guarded import load_in_time
 from podwright.simulator.evaluations.cases import Case, CaseError, read_cases, run_case
 from podwright.simulator.evaluations.comparison import differences
-from podwright.simulator.evaluations.dump import EvaluationOptions, dump_kinds, evaluate_pod
+from podwright.simulator.evaluations.dump import dump_kinds, evaluate_pod
+from podwright.simulator.loaded import LoadOptions
 
 DIFFERENCES_SHOWN = 3
 """For each group of cases."""
 
 
-def _with_policies(command: Callable[..., Any]) -> Callable[..., Any]:
-    flags = policy_flags(
+_with_policies = together(
+    *policy_flags(
         "The file of `podwright run --signals`. Nodes have the numbers of their annotations and of `values`.",
         when="With --pod",
     )
-    for add in reversed(flags):
-        command = add(command)
-    return command
+)
 
 
 @click.command()
@@ -86,15 +83,7 @@ def evaluate(
     output: str,
     top: int | None,
     kinds: bool,
-    scheduler_name: str,
-    allowed_scheduler_names: str,
-    allow_unsafe_policies: bool,
-    when_policy_is_bad: str,
-    plugin_dirs: tuple[Path, ...],
-    signals: str | None,
-    operator_namespace: str,
-    feature_gates: str,
-    emulated_version: str,
+    **values: Any,
 ) -> None:
     """Show where a pod would go in a dumped cluster, or answer scheduling cases. Reads standard input if there are no
     FILES.
@@ -108,20 +97,11 @@ def evaluate(
     try:
         if kinds:
             served = [name for file in files for name in _text(file).split()]
-            click.echo(",".join(dump_kinds(MINOR.parse(emulated_version), served)))
+            click.echo(",".join(dump_kinds(MINOR.parse(values["emulated_version"]), served)))
             return
-        features = Features(parse_feature_gates(feature_gates), MINOR.parse(emulated_version))
+        features = Features(parse_feature_gates(values["feature_gates"]), MINOR.parse(values["emulated_version"]))
         if manifest is not None:
-            settings = PolicySettings(
-                scheduler_name=scheduler_name,
-                allowed_scheduler_names=SCHEDULER_NAMES.parse(allowed_scheduler_names),
-                allow_unsafe=allow_unsafe_policies,
-                waits_for_bad_policies=when_policy_is_bad == WAIT,
-                asks_extenders=False,
-                signals=SIGNALS.parse(signals).signals if signals else {},
-                namespace=operator_namespace,
-            )
-            options = EvaluationOptions(features, load_in_time(plugin_dirs), settings)
+            options = replace(load_options(values), features=features)
             _evaluate_pod(files or ("-",), manifest, options, output, top)
         elif check:
             sys.exit(0 if _check(files or ("-",), features) else 1)
@@ -202,15 +182,13 @@ def _print_groups(groups: Mapping[str, _Group]) -> None:
     Console(color_system=color_system()).print(table)
 
 
-def _evaluate_pod(
-    files: tuple[str, ...], manifest: str, options: EvaluationOptions, output: str, top: int | None
-) -> None:
+def _evaluate_pod(files: tuple[str, ...], manifest: str, options: LoadOptions, output: str, top: int | None) -> None:
     if len(files) != 1:
         raise CaseError("--pod takes exactly one dump")
     pod = _manifest(manifest)
     answer = evaluate_pod(_dump(files[0]), pod, options)
     if output == "json":
-        sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2) + b"\n")
+        write(answer)
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in report(printable_texts(answer), width, top):

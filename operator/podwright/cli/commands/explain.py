@@ -4,19 +4,17 @@ podwright explain`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import click
-import orjson
-import yaml
 
 from podwright.cli.flags.cluster import defined_signals, load_options, namespace_in, with_cluster
+from podwright.cli.flags.common import output_format
 from podwright.cli.flags.operator import with_operator
-from podwright.cli.printable import printable_texts
+from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.explanation import ExplanationReport
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
@@ -65,13 +63,8 @@ class _ExplainCommand(click.Command):
     metavar="NAME",
     help="The namespace. Without this flag that of the kubeconfig's context, as for kubectl; in FILES, `default`.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-    help="The output format. `wide` also has the nearest nodes, all scores and the scheduler's message.",
+@output_format(
+    *FORMATS, about="The output format. `wide` also has the nearest nodes, all scores and the scheduler's message."
 )
 @click.option("-A", "--all-namespaces", is_flag=True, help="With `pods` as the target: those of all namespaces.")
 @click.option(
@@ -182,9 +175,7 @@ def _say_what_is_missing(cluster: LoadedCluster) -> None:
 
 
 def _show(found: Explanation | WorkloadExplanation, output: str) -> None:
-    if output == "json":
-        sys.stdout.buffer.write(orjson.dumps(as_object(found), option=orjson.OPT_INDENT_2) + b"\n")
-    elif output == "yaml":
-        click.echo(yaml.safe_dump(as_object(found), sort_keys=False, allow_unicode=True), nl=False)
+    if output in ("json", "yaml"):
+        write(as_object(found), output)
     else:
         ExplanationReport(wide=output == "wide").show(printable_texts(found))

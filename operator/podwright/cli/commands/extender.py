@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 from typing import Any
 
 import click
 
 from podwright.cli.flags.scheduler import flag
-from podwright.core.framework.registry import RegistryError
 from podwright.extender.server.options import COMMON_OPTIONS, EXTENDER_OPTIONS, ExtenderOptions
-from podwright.kube.log_format import configure_logging
 from podwright.kube.options.options import Options
 from podwright.kube.options.values import OptionsError
 
@@ -31,17 +26,7 @@ def extender(**values: Any) -> None:
         options = ExtenderOptions(common=Options(asks_extenders=False, **values), **own)
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
-    from podwright.extender.server import process  # noqa: PLC0415 -- not for --help
-    from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415 -- likewise
-    from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415 -- likewise
+    from podwright.cli.processes import running  # noqa: PLC0415 -- not for --help
+    from podwright.extender.server import process  # noqa: PLC0415 -- likewise
 
-    common = options.common
-    configure_logging(
-        common.logging_format, common.verbosity, common.vmodule, logging.getLevelName(common.log_level.upper())
-    )
-    count_repeated_lines()
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(process.run(options))
-    except (AccessError, ConfigError, RegistryError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    running.run_process(options.common, lambda: process.run(options))

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from podwright.cli.flags.cluster import clusters_of, load_options, with_cluster, with_policies
+from podwright.cli.flags.common import output_format
 from podwright.cli.printable import echo
 from podwright.cli.reports.suites import run_suites, with_report
 from podwright.core.framework.errors import PluginError
@@ -30,13 +31,10 @@ def policy() -> None:
 @policy.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
 @with_policies
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "sarif"]),
-    default="text",
-    show_default=True,
-    help="text: file:line:column: level: message. sarif: SARIF 2.1.0, which code hosts show beside the lines.",
+@output_format(
+    "text",
+    "sarif",
+    about="text: file:line:column: level: message. sarif: SARIF 2.1.0, which code hosts show beside the lines.",
 )
 @click.option(
     "--extenders",

@@ -5,23 +5,29 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import orjson
 from rich.console import RenderableType
 
 from podwright.cli.flags.cluster import with_source
-from podwright.cli.printable import color_system, printable_texts
+from podwright.cli.flags.common import output_format
+from podwright.cli.printable import color_system, printable_texts, write
 from podwright.cli.reports.queues import queue_resources, queue_table, usage_table
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.errors import ConfigError, status_of
-from podwright.kube.kinds import QUEUE, QUEUE_VIEW
+from podwright.kube.kinds import QUEUE, QUEUE_VIEW, Resource
+from podwright.kube.queues.kinds import QUEUE_KINDS
 from podwright.simulator.evaluations.cases import CaseError, read_cases
 from podwright.simulator.evaluations.queue_shares import answer
 from podwright.simulator.live import LiveConnection
+from podwright.simulator.queue_objects import queue_kind_of
 from podwright.simulator.queue_rows import QueueRow, rows_from, rows_of_views
 from podwright.simulator.snapshot import SnapshotError, read_snapshot
+
+if TYPE_CHECKING:
+    from podwright.kube.client.api_client import ApiReader
 
 _WIDE: Final = 10_000
 """Columns in a pipe."""
@@ -48,14 +54,7 @@ _WIDE: Final = 10_000
     is_flag=True,
     help="Show what queues and their users have used: the GPU-hours, or the hours of the first --resource.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="The output format.",
-)
+@output_format("table", "json")
 @click.option(
     "--shares",
     multiple=True,
@@ -78,9 +77,10 @@ def queues(
 
     With -n NAMESPACE, only the queues that a namespace uses, which needs no rights outside of it.
 
-    Reads SchedulingQueues from the API server with your own permissions, with the status that the operator writes, or
-    from FILES (see `podwright snapshot`). With --shares, the command contacts no API server: it prints one JSON line
-    for each case, with the share of each queue, and an error for an invalid one, with which the exit status is 1.
+    Reads SchedulingQueues, and the queues of KAI and Volcano, from the API server with your own permissions, with
+    the status that the operator writes, or from FILES (see `podwright snapshot`). With --shares, the command
+    contacts no API server: it prints one JSON line for each case, with the share of each queue, and an error for an
+    invalid one, with which the exit status is 1.
     """
     if shares:
         sys.exit(_answer(shares))
@@ -89,8 +89,7 @@ def queues(
     except (SnapshotError, ConfigError, ClusterError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if output == "json":
-        found = [row.as_json() for row in rows]
-        sys.stdout.buffer.write(orjson.dumps({"queues": found}, option=orjson.OPT_INDENT_2) + b"\n")
+        write({"queues": [row.as_json() for row in rows]})
     elif not rows:
         click.echo("There are no queues.")
     else:
@@ -99,22 +98,35 @@ def queues(
 
 
 def _rows(files: Sequence[str], connection: LiveConnection, namespace: str | None) -> Sequence[QueueRow]:
-    kind, rows_of = (QUEUE, rows_from) if namespace is None else (QUEUE_VIEW, rows_of_views)
     if files and namespace is not None:
         raise click.UsageError("-n reads the API server: FILES have no QueueViews")
     if files:
-        return rows_from(read_snapshot(files).of_kind(kind.kind))
+        return rows_from(raw for raw in read_snapshot(files).objects if queue_kind_of(raw) is not None)
     with connection.reader() as reader:
-        try:
-            return rows_of(
-                [*reader.objects_at(kind.collection if namespace is None else kind.collection_in(namespace))]
-            )
-        except ClusterError as error:
-            if status_of(error) == 404:
-                raise SnapshotError(f"the API server does not serve {kind.plural}.{kind.group}") from error
-            if status_of(error) == 403 and namespace is None:
-                raise SnapshotError(f"{error}. With -n NAMESPACE you see the queues that a namespace uses") from error
+        if namespace is not None:
+            return rows_of_views(_listed(reader, QUEUE_VIEW, namespace))
+        return rows_from([raw for kind in QUEUE_KINDS for raw in _listed(reader, kind.resource)])
+
+
+def _listed(reader: ApiReader, resource: Resource, namespace: str | None = None) -> Sequence[dict[str, Any]]:
+    """Of other APIs of queues, none if they are not served or you may not list them."""
+    path = resource.collection if namespace is None else resource.collection_in(namespace)
+    about = {"apiVersion": f"{resource.group}/{resource.version}", "kind": resource.kind}
+    try:
+        return [{**about, **raw} for raw in reader.objects_at(path)]
+    except ClusterError as error:
+        problem = str(error)
+        if status_of(error) == 404:
+            problem = f"the API server does not serve {resource.plural}.{resource.group}"
+        elif status_of(error) != 403:
             raise
+        elif resource is QUEUE:
+            problem += ". With -n NAMESPACE you see the queues that a namespace uses"
+        if resource in (QUEUE, QUEUE_VIEW):
+            raise SnapshotError(problem) from error
+        if status_of(error) == 403:
+            click.echo(problem, err=True)
+        return []
 
 
 def _show(table: RenderableType) -> None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import orjson
 
 from podwright.api.rebalance_policy import REBALANCE_KIND, parse_rebalance_policy
-from podwright.cli.flags.cluster import cluster_of, with_cluster
-from podwright.cli.flags.connection import AS_GROUPS, AS_USER, CONTEXT, KUBECONFIG
-from podwright.cli.printable import printable_texts
+from podwright.cli.flags.cluster import cluster_of, with_cluster, with_picture
+from podwright.cli.flags.common import output_format
+from podwright.cli.flags.connection import with_connection
+from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.rebalance import plan_lines
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.resources import CPU
 from podwright.core.rebalance.rules import RebalanceRules
+from podwright.engine.process.solving import solve
+from podwright.engine.process.steps import at_once
+from podwright.engine.view.rebalance_picture import PictureOptions, picture_of
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.client.media_types import MERGE_PATCH
 from podwright.kube.kinds import REBALANCE_POLICY
@@ -27,7 +28,6 @@ from podwright.simulator.live import LiveConnection
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.manifests import ManifestError, read_manifests
 from podwright.simulator.rebalance import plan_of
-from podwright.simulator.rebalance_picture import picture_of
 
 if TYPE_CHECKING:
     from podwright.kube.client.http import Http
@@ -50,22 +50,8 @@ def rebalance() -> None:
     metavar="FILE",
     help="RebalancePolicies, instead of those of the cluster. Can be repeated.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json"]),
-    default="table",
-    show_default=True,
-    help="The output format. `wide` lists all steps.",
-)
-@click.option(
-    "--picture",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Draw the nodes before and after the plan, as SVG. With several policies, of the first.",
-)
-@click.option("--rack", default="", metavar="LABEL", help="The node label whose values are the racks of the picture.")
-@click.option("--resource", default=CPU, show_default=True, help="The resource that the picture shows.")
+@output_format("table", "wide", "json", about="The output format. `wide` lists all steps.")
+@with_picture("Draw the nodes before and after the plan, as SVG. With several policies, of the first.")
 def plan(
     *, policies: tuple[str, ...], output: str, picture: str | None, rack: str, resource: str, **values: Any
 ) -> None:
@@ -76,12 +62,12 @@ def plan(
     """
     namespace = values["operator_namespace"]
     cluster = cluster_of(values)
-    plans = [plan_of(cluster, rules, namespace) for rules in _rules(cluster, policies)]
+    plans = [plan_of(cluster, rules, namespace, solve) for rules in _rules(cluster, policies)]
     if picture is not None:
-        Path(picture).write_text(picture_of(cluster, plans[0], rack=rack, resource=resource))
+        drawn = picture_of(cluster.cache, plans[0], cluster.pending.get, PictureOptions(resource, [rack]))
+        Path(picture).write_text(at_once(drawn))
     if output == "json":
-        found = {"plans": [each.as_dict() for each in plans]}
-        sys.stdout.buffer.write(orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
+        write({"plans": [each.as_dict() for each in plans]})
         return
     for number, each in enumerate(plans):
         if number:
@@ -103,10 +89,7 @@ def _rules(cluster: LoadedCluster, files: Sequence[str]) -> Sequence[RebalanceRu
 
 
 @rebalance.command()
-@KUBECONFIG
-@CONTEXT
-@AS_USER
-@AS_GROUPS
+@with_connection
 def stop(**values: Any) -> None:
     """Set the mode of all RebalancePolicies to Stop: no move begins any more, and no place is held.
 

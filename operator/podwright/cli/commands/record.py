@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from podwright.cli.flags.connection import ANNOTATIONS, AS_GROUPS, AS_USER, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
+from podwright.cli.flags.common import OUTPUT_FILE
+from podwright.cli.flags.connection import ANNOTATIONS, OPERATOR_NAMESPACE, with_connection
 from podwright.kube.signals import catch_signals
 from podwright.simulator.live import LiveConnection
 from podwright.simulator.replay.record import StreamRecorder
@@ -22,39 +23,22 @@ from podwright.simulator.snapshot import SnapshotError
 
 
 @click.command()
-@click.option(
-    "-o", "--output", default="-", metavar="FILE", help="Where to write. `.gz` packs it. Default: standard output."
-)
+@OUTPUT_FILE
 @click.option("--seconds", type=click.FloatRange(min=0.0), metavar="N", help="End after N seconds. Default: at Ctrl-C.")
-@KUBECONFIG
-@CONTEXT
-@AS_USER
-@AS_GROUPS
+@with_connection
 @ANNOTATIONS
 @OPERATOR_NAMESPACE
 def record(
     *,
     output: str,
     seconds: float | None,
-    kubeconfig: str | None,
-    context: str | None,
-    as_user: str,
-    as_groups: tuple[str, ...],
-    annotations: tuple[str, ...],
-    operator_namespace: str,
+    **values: Any,
 ) -> None:
     """Write down, as JSON lines, what a cluster has and how its nodes and pods change, until Ctrl-C.
 
     Reads the cluster with your own permissions, and writes nothing to it. Like snapshots, recordings have no secrets.
     """  # fmt: skip
-    connection = LiveConnection(
-        kubeconfig=kubeconfig,
-        context=context,
-        as_user=as_user,
-        as_groups=as_groups,
-        annotations=annotations,
-        operator_namespace=operator_namespace,
-    )
+    connection = LiveConnection(**values)
 
     async def run(file: Any) -> StreamRecorder:
         stop = asyncio.Event()

@@ -11,15 +11,16 @@ from typing import Any, Final
 
 import click
 import orjson
-import yaml
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from podwright.cli.flags.cluster import load_options, with_policies
-from podwright.cli.printable import color_system, echo, plain
+from podwright.cli.flags.common import output_format
+from podwright.cli.printable import color_system, echo, plain, write
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
+from podwright.core.objects.wording import counted
 from podwright.simulator.manifests import ManifestError, read_manifests
 from podwright.simulator.replay import run as replays
 from podwright.simulator.replay.meter import Prices
@@ -41,6 +42,8 @@ from podwright.simulator.replay.task_lists import (
 from podwright.simulator.snapshot import SnapshotError, read_snapshot
 
 PROGRESS_SECONDS: Final = 10.0
+MOST_GANGS: Final = 10
+"""How many gangs that wait the table names for each policy."""
 
 
 @click.command()
@@ -115,14 +118,7 @@ PROGRESS_SECONDS: Final = 10.0
     metavar="FOLDER",
     help="Write scorecard.md, scorecard.json and the plots there.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="The output format.",
-)
+@output_format("table", "json", "yaml")
 @with_policies
 def replay(
     *,
@@ -267,10 +263,8 @@ def _progress() -> Iterator[replays.Progress]:
 
 
 def _show(cards: Sequence[Scorecard], output: str) -> None:
-    if output == "json":
-        sys.stdout.buffer.write(orjson.dumps([card.as_dict() for card in cards], option=orjson.OPT_INDENT_2) + b"\n")
-    elif output == "yaml":
-        click.echo(yaml.safe_dump([card.as_dict() for card in cards], sort_keys=False), nl=False)
+    if output != "table":
+        write([card.as_dict() for card in cards], output)
     else:
         console = Console(width=None if sys.stdout.isatty() else 200, color_system=color_system())
         for given in filter(None, (rows(cards), queue_rows(cards))):
@@ -281,6 +275,12 @@ def _show(cards: Sequence[Scorecard], output: str) -> None:
             for row in body:
                 table.add_row(*map(plain, row))
             console.print(table)
+        for card in cards:
+            if card.gangs:
+                more = len(card.gangs) - MOST_GANGS
+                echo(f"{card.policy}: {counted(len(card.gangs), 'gang')} left waiting at the end")
+                for line in (*card.gangs[:MOST_GANGS], *([f"and {more:,} more"] if more > 0 else ())):
+                    echo(f"  {line}")
         for card in cards:
             echo(f"{card.policy}: {card.attempts:,} attempts in {card.cpu_seconds:.1f} s of CPU time", err=True)
 

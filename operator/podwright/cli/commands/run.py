@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +9,6 @@ import click
 
 from podwright.cli.flags.scheduler import SchedulerCommand
 from podwright.cli.imports import uncollected
-from podwright.core.framework.registry import RegistryError
-from podwright.kube.log_format import configure_logging
 from podwright.kube.options.options import Options
 from podwright.kube.options.values import OptionsError
 
@@ -25,24 +20,17 @@ def start(values: dict[str, Any], *, as_kube_scheduler: bool) -> None:
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
     with uncollected():
-        from podwright.cli.processes import scheduler  # noqa: PLC0415 -- not for --help
-        from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415 -- likewise
-        from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415 -- likewise
+        from podwright.cli.processes import running, scheduler  # noqa: PLC0415 -- not for --help
 
-    configure_logging(
-        options.logging_format, options.verbosity, options.vmodule, logging.getLevelName(options.log_level.upper())
-    )
-    count_repeated_lines()
-    try:
+    async def work() -> None:
         if options.write_config_to:
             from podwright.cli.processes.written_configuration import write_configuration  # noqa: PLC0415 -- only here
 
             write_configuration(options, Path(options.write_config_to))
-            return
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(scheduler.run(options))
-    except (AccessError, ConfigError, RegistryError, OSError, scheduler.LeadershipLostError) as error:
-        raise click.ClickException(str(error)) from error
+        else:
+            await scheduler.run(options)
+
+    running.run_process(options, work)
 
 
 def _run(**values: Any) -> None:

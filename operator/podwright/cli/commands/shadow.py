@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Final
+from typing import Any, Final
 
 import click
-import orjson
 
-from podwright.cli.flags.connection import AS_GROUPS, AS_USER, CONTEXT, KUBECONFIG
+from podwright.cli.flags.connection import with_connection
 from podwright.cli.flags.operator import with_operator
-from podwright.cli.printable import printable_texts
+from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.shadow import lines_of
 from podwright.simulator.live import LiveConnection
 from podwright.simulator.operator_client import OperatorError, ask
@@ -27,10 +25,7 @@ def shadow() -> None:
 @shadow.command()
 @click.argument("policy", required=False, default="")
 @with_operator("The running operator", required=True)
-@KUBECONFIG
-@CONTEXT
-@AS_USER
-@AS_GROUPS
+@with_connection
 @click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option(
     "--disagreements",
@@ -46,21 +41,17 @@ def report(
     *,
     operator: str,
     operator_ca: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    as_user: str,
-    as_groups: tuple[str, ...],
     output: str,
     shown: int,
+    **values: Any,
 ) -> None:
     """Report how far POLICY, or each policy with mode Shadow, agrees with the scheduler that places the pods.
 
     Asks the running operator, which serves this to users who may get /debug/shadow and list the pods of all namespaces.
     """
     query = {"policy": policy} if policy else {}
-    connection = LiveConnection(kubeconfig=kubeconfig, context=context, as_user=as_user, as_groups=as_groups)
     try:
-        found = ask(operator, PATH, query, connection, ca_file=operator_ca)
+        found = ask(operator, PATH, query, LiveConnection(**values), ca_file=operator_ca)
     except OperatorError as error:
         raise click.ClickException(str(error)) from error
     if not found:
@@ -71,7 +62,7 @@ def report(
         )
         raise click.ClickException(f"{operator}: {what}")
     if output == "json":
-        sys.stdout.buffer.write(orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
+        write(found)
         return
     for line in lines_of(printable_texts(found), shown):
         click.echo(line)

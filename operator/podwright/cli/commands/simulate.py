@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import click
-import orjson
-import yaml
 
 from podwright.api.scheduler_policy import KIND
-from podwright.cli.flags.cluster import cluster_of, namespace_in, with_cluster
-from podwright.cli.printable import printable_texts
+from podwright.cli.flags.cluster import cluster_of, namespace_in, with_cluster, with_picture
+from podwright.cli.flags.common import output_format
+from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.simulation import each_node_report, report
+from podwright.engine.view.rebalance_picture import PictureOptions
 from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, parse_scale
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.manifests import ManifestError, read_manifests
+from podwright.simulator.racks_picture import picture_of_result
 from podwright.simulator.simulation import simulate as run_simulation
 from podwright.simulator.simulation import simulate_each_node
 
@@ -152,14 +153,8 @@ _NO_CHANGE: Final = Hypothesis(
     help="With --serve: how long one request may take.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides among nodes with equal scores.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="The output format. `wide` also lists each node that changes.",
-)
+@with_picture("Draw the nodes of the cluster before and after, as SVG.")
+@output_format("table", "wide", "json", "yaml", about="The output format. `wide` also lists each node that changes.")
 def simulate(
     *,
     output: str,
@@ -170,6 +165,9 @@ def simulate(
     listen: str,
     token_file: str | None,
     seconds: float,
+    picture: str | None,
+    rack: str,
+    resource: str,
     **values: Any,
 ) -> None:
     """Show where pods would go with other nodes, pods, policies or queues, what stays pending and why.
@@ -196,8 +194,10 @@ def simulate(
         result = run_simulation(cluster, hypothesis, seed=seed, try_to_empty=try_to_empty)
     except (HypothesisError, ManifestError) as error:
         raise click.ClickException(str(error)) from error
+    if picture is not None:
+        Path(picture).write_text(picture_of_result(cluster, result, PictureOptions(resource, [rack])))
     if output in ("json", "yaml"):
-        _write(result.as_dict(), output)
+        write(result.as_dict(), output)
     else:
         for line in report(printable_texts(result), wide=output == "wide"):
             click.echo(line)
@@ -206,17 +206,10 @@ def simulate(
 def _each_node(cluster: LoadedCluster, action: Any, seed: int, output: str) -> None:
     results = [*simulate_each_node(cluster, action, seed=seed)]
     if output in ("json", "yaml"):
-        _write({"action": action, "nodes": [result.as_dict() for result in results]}, output)
+        write({"action": action, "nodes": [result.as_dict() for result in results]}, output)
         return
     for line in each_node_report(action, printable_texts(results), wide=output == "wide"):
         click.echo(line)
-
-
-def _write(value: Any, output: str) -> None:
-    if output == "json":
-        sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
-    else:
-        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def _hypothesis(values: dict[str, Any]) -> Hypothesis:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from podwright.api.workload_grouping import GROUPING_KIND
 from podwright.cli.flags.cluster import defined_signals
-from podwright.cli.flags.connection import ANNOTATIONS, AS_GROUPS, AS_USER, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
+from podwright.cli.flags.common import OUTPUT_FILE
+from podwright.cli.flags.connection import ANNOTATIONS, OPERATOR_NAMESPACE, with_connection
 from podwright.cli.printable import echo
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND
 from podwright.kube.options.values import SIGNALS
@@ -27,13 +28,8 @@ SHOWN_MISSING: Final = 50
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option(
-    "-o", "--output", default="-", metavar="FILE", help="Where to write. `.gz` packs it. Default: standard output."
-)
-@KUBECONFIG
-@CONTEXT
-@AS_USER
-@AS_GROUPS
+@OUTPUT_FILE
+@with_connection
 @click.option(
     "-n",
     "--namespace",
@@ -58,14 +54,8 @@ def snapshot(
     files: tuple[str, ...],
     *,
     output: str,
-    kubeconfig: str | None,
-    context: str | None,
-    as_user: str,
-    as_groups: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    annotations: tuple[str, ...],
-    operator_namespace: str,
     signals: str | None,
+    **values: Any,
 ) -> None:
     """Write down everything about a cluster that scheduling depends on, without secrets, for `podwright simulate`.
 
@@ -80,23 +70,12 @@ def snapshot(
             found = read_snapshot(files)
             read = ReadOwners.by(found.of_kind(GROUPING_KIND))
             known = [raw for raw in found.objects if raw["kind"] in KNOWN_KINDS or kind_of(raw) in read.kinds]
-            keep = (*annotations, *read.annotations)
+            keep = (*values["annotations"], *read.annotations)
             kept = [redacted(str(raw["kind"]), raw, keep, named=read.named.get(kind_of(raw))) for raw in known]
-            config_maps, missing = kept_in(found, operator_namespace)
+            config_maps, missing = kept_in(found, values["operator_namespace"])
             taken = replace(found, objects=[*kept, *config_maps], missing=missing)
         else:
-            taken = snapshot_of(
-                LiveConnection(
-                    kubeconfig=kubeconfig,
-                    context=context,
-                    as_user=as_user,
-                    as_groups=as_groups,
-                    namespaces=namespaces,
-                    annotations=annotations,
-                    operator_namespace=operator_namespace,
-                    signals=defined_signals(signals),
-                )
-            )
+            taken = snapshot_of(LiveConnection(**values, signals=defined_signals(signals)))
         write_snapshot(taken, output)
     except (SnapshotError, OSError) as error:
         raise click.ClickException(str(error)) from error

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from podwright.api.configuration.signals import parse_signals
 from podwright.api.permissions import PolicySettings
+from podwright.engine.view.rebalance_picture import COLORS, STYLE
 from podwright.simulator.library import Cluster, Policy, simulate
-from podwright.simulator.replay.plots import COLORS, STYLE
 from podwright.simulator.results import NodeDifference, SimulationResult
 from podwright.simulator.snapshot import Snapshot
 

@@ -5,18 +5,20 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from podwright.api.configuration.signals import Signals
 from podwright.api.permissions import WAIT, PolicySettings
+from podwright.cli.flags.common import Flag, together
 from podwright.cli.flags.connection import AS_GROUPS, AS_USER
 from podwright.cli.flags.policies import emulated_version, feature_gates, policy_flags
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
+from podwright.core.objects.resources import CPU
 from podwright.kube.client.credentials.credentials import namespace_of
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.log_format import one_line
@@ -34,7 +36,6 @@ from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot
 
 SHOWN_PROBLEMS: Final = 10
 """How many problems with objects are listed."""
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SOURCE: Final = (
     click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
@@ -60,18 +61,22 @@ _POLICIES: Final = (
 )
 
 
-def with_source(command: Command) -> Command:
-    """Adds the argument FILES and the flags that say which API server to read without them."""
-    for add in reversed(_SOURCE):
-        command = add(command)
-    return command
+with_source = together(*_SOURCE)
+"""Adds the argument FILES and the flags that say which API server to read without them."""
+with_cluster = together(*_SOURCE, *_POLICIES)
+"""Adds the argument FILES and all these flags to a command. Pass their values to `cluster_of`."""
+with_policies = together(*_POLICIES)
+"""Adds the flags about policies alone. Pass their values to `load_options`."""
 
 
-def with_cluster(command: Command) -> Command:
-    """Adds the argument FILES and all these flags to a command. Pass their values to `cluster_of`."""
-    for add in reversed((*_SOURCE, *_POLICIES)):
-        command = add(command)
-    return command
+def with_picture(what: str) -> Flag:
+    """Adds the flags of a picture of racks. `what`: the help of --picture."""
+    rack = "The node label whose values are the racks of the picture."
+    return together(
+        click.option("--picture", type=click.Path(dir_okay=False), metavar="FILE", help=what),
+        click.option("--rack", default="", metavar="LABEL", help=rack),
+        click.option("--resource", default=CPU, show_default=True, help="The resource that the picture shows."),
+    )
 
 
 def namespace_in(given: str | None, files: Sequence[str], kubeconfig: str | None, context: str | None) -> str:
@@ -84,13 +89,6 @@ def namespace_in(given: str | None, files: Sequence[str], kubeconfig: str | None
         return namespace_of(kubeconfig, context)
     except (ConfigError, OSError):
         return "default"
-
-
-def with_policies(command: Command) -> Command:
-    """Adds the flags about policies alone. Pass their values to `load_options`."""
-    for add in reversed(_POLICIES):
-        command = add(command)
-    return command
 
 
 def cluster_of(values: dict[str, Any]) -> LoadedCluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from podwright.cli.flags.common import together
 from podwright.cli.flags.policies import operator_namespace
 
 KUBECONFIG = click.option(
@@ -14,6 +15,10 @@ AS_USER = click.option("--as", "as_user", default="", metavar="USER", help="Act 
 AS_GROUPS = click.option(
     "--as-group", "as_groups", multiple=True, metavar="GROUP", help="With --as: a group of that user. Can be repeated."
 )
+
+
+with_connection = together(KUBECONFIG, CONTEXT, AS_USER, AS_GROUPS)
+"""Adds the flags that name an API server, and those that name a user."""
 OPERATOR_NAMESPACE = operator_namespace()
 ANNOTATIONS = click.option(
     "--annotation",

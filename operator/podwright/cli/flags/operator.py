@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import click
 
-Command = Callable[..., Any]
+from podwright.cli.flags.common import Flag, together
 
 
-def with_operator(what: str, *, required: bool = False) -> Callable[[Command], Command]:
+def with_operator(what: str, *, required: bool = False) -> Flag:
     """Adds `--operator` and `--operator-ca`. `what`: the beginning of the help."""
-
-    def add(command: Command) -> Command:
-        command = click.option(
-            "--operator-ca",
-            type=click.Path(exists=True, dir_okay=False),
-            metavar="FILE",
-            help="The authorities of the operator's certificate, in PEM. Default: those of the API server.",
-        )(command)
-        return click.option(
+    return together(
+        click.option(
             "--operator",
             envvar="PODWRIGHT_OPERATOR",
             metavar="URL",
             required=required,
             help=f"{what}: https://HOST:PORT, or http://127.0.0.1:PORT behind `kubectl port-forward`.",
-        )(command)
-
-    return add
+        ),
+        click.option(
+            "--operator-ca",
+            type=click.Path(exists=True, dir_okay=False),
+            metavar="FILE",
+            help="The authorities of the operator's certificate, in PEM. Default: those of the API server.",
+        ),
+    )

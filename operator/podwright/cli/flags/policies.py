@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from podwright.api.permissions import ANY_NAME, INSTALLED_NAMESPACE, WAIT
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
+from podwright.cli.flags.common import Flag
 from podwright.kube.options.values import DIRECTORY, FEATURE_GATES, MINOR, SCHEDULER_NAMES, SIGNALS
 
-Flag = Callable[[Any], Any]
 """Adds a flag to a command."""
 
 

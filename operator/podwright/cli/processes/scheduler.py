@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Final
 
+from podwright.cli.processes.running import LeadershipLostError
 from podwright.extender.clients import clients_of
+from podwright.kube.deadline import wait_at_most
 from podwright.kube.options.options import Options
 from podwright.kube.runtime import Runtime
 from podwright.kube.signals import catch_signals
@@ -36,10 +38,6 @@ KOPF_STOP_SECONDS: Final = 2.0
 HANDLERS: Final = "podwright.controllers.handlers"
 LATE: Final = ("podwright.core.devices.compiling", "podwright.core.plugins.rules.expression", "tenacity")
 """The modules that compile expressions, for selectors of devices and for rules, and the one that retries requests."""
-
-
-class LeadershipLostError(Exception):
-    """The Lease was lost. The process ends and is started again, as a standby."""
 
 
 async def run(options: Options, build: Callable[[], Runtime] | None = None, handlers: str = HANDLERS) -> None:
@@ -110,9 +108,7 @@ async def _wait_for_first_burst(stop: asyncio.Event, runtime: Runtime) -> None:
         task.cancel()
     if standby in done or runtime.kopf_watches_pods:
         return
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(SETTLE_SECONDS):
-            await stop.wait()
+    await wait_at_most(SETTLE_SECONDS, stop.wait())
 
 
 def import_supervisor() -> ModuleType:

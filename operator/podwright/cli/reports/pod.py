@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 
 from podwright.api.compile import BUILT_IN
+from podwright.core.objects.wording import counted
 
 Answer = Mapping[str, Any]
 
@@ -58,10 +59,10 @@ class _Shown:
         rejected = sorted(name for name in nodes if not nodes[name]["feasible"])
         rest = []
         if top is not None and feasible[top:]:
-            rest.append(f"and {_nodes(len(feasible) - top, 'more feasible')}")
+            rest.append(f"and {counted(len(feasible) - top, 'more feasible node')}")
         if top is not None and rejected[top:]:
             reasons = Counter(_rejection(nodes[name]) for name in rejected[top:])
-            rest.append(f"and {_nodes(len(rejected) - top, 'more infeasible')}:")
+            rest.append(f"and {counted(len(rejected) - top, 'more infeasible node')}:")
             rest += [f"  {count:,} by {reason}" for reason, count in reasons.most_common()]
         return _Shown(feasible[:top], rejected[:top], rest)
 
@@ -116,10 +117,6 @@ def _row(name: str, cells: Sequence[str], columns: Sequence[int], details: str, 
         yield from ("    " + line for line in _wrapped(details, width - 4))
 
 
-def _nodes(count: int, kind: str) -> str:
-    return f"{count:,} {kind} node{'' if count == 1 else 's'}"
-
-
 def _rejection(verdict: Answer) -> str:
     return f"{verdict['plugin']}: {'; '.join(verdict['reasons'])}"
 
@@ -165,8 +162,9 @@ def _notes(answer: Answer) -> Iterator[str]:
     else:
         yield f"Policy {name}, generation {generation}, takes the pod."
     if "podGroup" in answer:
+        group, workload = answer["podGroup"], answer.get("workload", "")
         yield (
-            f"The pod belongs to the PodGroup {answer['podGroup']}, whose pods are placed all together or not at all. "
+            f"The pod belongs to the PodGroup {group}{f' of {workload}' if workload not in ('', group) else ''}, whose pods are placed all together or not at all. "
             "This is the answer for this pod alone."
         )
 

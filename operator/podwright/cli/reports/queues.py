@@ -126,11 +126,11 @@ def _cells(amounts: QueueAmounts) -> Iterator[Text]:
     def cell(amount: int, style: str = "") -> Text:
         return Text(readable(amounts.resource, amount), style=style) if amount else _NONE
 
-    above = amounts.allocated > max(amounts.share, amounts.guarantee)
-    starved = bool(amounts.pending) and amounts.allocated < amounts.share
+    above = amounts.share is not None and amounts.allocated > max(amounts.share, amounts.guarantee)
+    starved = bool(amounts.pending) and amounts.allocated < (amounts.share or 0)
     yield cell(amounts.guarantee)
     yield _NONE if amounts.limit is None else Text(readable(amounts.resource, amounts.limit))
-    yield cell(amounts.share)
+    yield cell(amounts.share or 0)
     yield cell(amounts.allocated, "yellow" if above else "green")
     yield cell(amounts.borrowed)
     yield cell(amounts.pending, "red" if starved else "")

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.api.policy_status import percent
+from podwright.core.objects.wording import counted
 from podwright.kube.client.times import rfc3339
 
 Raw = Mapping[str, Any]
+
+GROUPS_SHOWN: Final = 10
+"""The last of the pod groups whose pods were not compared."""
 
 _OUTCOMES: Final = {
     "agreed": "the same node",
@@ -43,7 +47,7 @@ def lines_of(answer: Raw, shown: int) -> Iterator[str]:
             yield ""
         yield from _policy(policy, shown)
     if waiting := answer.get("waiting"):
-        yield f"\n{_pods(waiting)} with a node still {'waits' if waiting == 1 else 'wait'} to be compared."
+        yield f"\n{counted(waiting, 'pod')} with a node still {'waits' if waiting == 1 else 'wait'} to be compared."
 
 
 def _policy(policy: Raw, shown: int) -> Iterator[str]:
@@ -63,12 +67,16 @@ def _policy(policy: Raw, shown: int) -> Iterator[str]:
     for name, words in _SKIPPED.items():
         if count := policy["skipped"].get(name, 0):
             yield f"  {count:>9,}  not compared: {words}"
+    groups = policy["groups"]
+    yield from (f"             {group}" for group in groups[-GROUPS_SHOWN:])
+    if len(groups) > GROUPS_SHOWN:
+        yield f"             and {len(groups) - GROUPS_SHOWN} more pod groups"
     if changed := policy["changed"]:
         yield f"  In {changed:,} comparisons, the cluster had changed between the two decisions."
     unplaced: Mapping[str, int] = policy["unplaced"]
     if any(unplaced.values()):
         waits = unplaced["fits"] + unplaced["waits"]
-        yield f"  Now: {_pods(waits)} without a node; the policy would place {unplaced['fits']:,}."
+        yield f"  Now: {counted(waits, 'pod')} without a node; the policy would place {unplaced['fits']:,}."
     yield from _world(policy["world"])
     yield from _disagreements(policy["disagreements"], shown)
 
@@ -84,12 +92,12 @@ def _world(world: Raw) -> Iterator[str]:
     for resource, share in cluster["utilisation"].items():
         yield f"    {resource} on nodes in use: {percent(share)} and {percent(ours['utilisation'].get(resource, 0.0))}"
     notes = [
-        f"{_pods(world['elsewhere'])} on other nodes" if world["elsewhere"] else "",
-        f"{_pods(world['waiting'])} without a node" if world["waiting"] else "",
-        f"{_pods(world['unplaced'])} placed that {'has' if world['unplaced'] == 1 else 'have'} no node in the cluster"
+        f"{counted(world['elsewhere'], 'pod')} on other nodes" if world["elsewhere"] else "",
+        f"{counted(world['waiting'], 'pod')} without a node" if world["waiting"] else "",
+        f"{counted(world['unplaced'], 'pod')} placed that {'has' if world['unplaced'] == 1 else 'have'} no node in the cluster"
         if world["unplaced"]
         else "",
-        f"{_pods(world['undecided'])} left where {'it is' if world['undecided'] == 1 else 'they are'}"
+        f"{counted(world['undecided'], 'pod')} left where {'it is' if world['undecided'] == 1 else 'they are'}"
         if world["undecided"]
         else "",
         "" if world["settled"] else "the last changes are not included yet",
@@ -118,7 +126,3 @@ def _side(side: Raw) -> str:
     text = "no node" if not node else node if score is None else f"{node}, score {score}"
     why = side.get("why") or side.get("message")
     return f"{text}: {why}" if why else text
-
-
-def _pods(count: int) -> str:
-    return f"{count:,} pod{'' if count == 1 else 's'}"

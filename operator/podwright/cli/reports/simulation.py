@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from podwright.core.objects.resources import CPU, MEMORY
+from podwright.core.objects.wording import counted
 from podwright.simulator.results import NodeResult, SimulationResult, Totals, Unplaced
 
 _SHOWN: Final = 20
@@ -25,19 +26,19 @@ def report(result: SimulationResult, *, wide: bool) -> Iterator[str]:
     yield from _pending(result.pending, most)
     if result.gangs:
         yield ""
-        yield click.style(f"{_count(len(result.gangs), 'gang')} would wait", bold=True)
+        yield click.style(f"{counted(len(result.gangs), 'gang')} would wait", bold=True)
         yield from _cut([f"  {each}" for each in result.gangs], most)
     if result.preempted:
         yield ""
-        yield click.style(f"{_count(len(result.preempted), 'pod')} would be preempted", bold=True)
+        yield click.style(f"{counted(len(result.preempted), 'pod')} would be preempted", bold=True)
         yield from _cut([f"  {each.pod} on {each.node}, by {each.by}" for each in result.preempted], most)
     if result.gone:
         yield ""
-        yield f"{_count(len(result.gone), 'pod')} would be gone and not recreated"
+        yield f"{counted(len(result.gone), 'pod')} would be gone and not recreated"
         yield from _cut([f"  {pod}" for pod in result.gone], most)
     if result.blockers:
         yield ""
-        yield click.style(f"kubectl drain would not evict {_count(len(result.blockers), 'pod')}", bold=True)
+        yield click.style(f"kubectl drain would not evict {counted(len(result.blockers), 'pod')}", bold=True)
         yield from _cut([f"  {each.pod} on {each.node}: {each.why}" for each in result.blockers], most)
     yield ""
     yield from _usage(result.before, result.after)
@@ -55,20 +56,20 @@ def _landed(result: SimulationResult, most: int | None) -> Iterator[str]:
     if not result.landed:
         yield "No pod would get another node."
         return
-    yield click.style(f"{_count(len(result.landed), 'pod')} would get a node", bold=True)
+    yield click.style(f"{counted(len(result.landed), 'pod')} would get a node", bold=True)
     rows = [("POD", "NODE", "BECAUSE", "POLICY")]
     rows += [(each.pod, each.node, _because(each.cause, each.came_from), each.policy) for each in result.landed[:most]]
     yield from _table(rows)
     if most is not None and len(result.landed) > most:
         by_node = Counter(each.node for each in result.landed)
-        yield f"  and {len(result.landed) - most:,} more, on {_count(len(by_node), 'node')} in all; -o wide lists them"
+        yield f"  and {len(result.landed) - most:,} more, on {counted(len(by_node), 'node')} in all; -o wide lists them"
 
 
 def _pending(pending: Sequence[Unplaced], most: int | None) -> Iterator[str]:
     if not pending:
         return
     yield ""
-    yield click.style(f"{_count(len(pending), 'pod')} would be pending", bold=True, fg="red")
+    yield click.style(f"{counted(len(pending), 'pod')} would be pending", bold=True, fg="red")
     reasons: dict[tuple[str, str], list[Unplaced]] = {}
     for each in pending:
         reasons.setdefault((each.message, ", ".join(each.plugins)), []).append(each)
@@ -131,7 +132,7 @@ def _emptied(result: SimulationResult) -> Iterator[str]:
         one = "The least used node could not be emptied."
         yield one if tried == 1 else f"None of the {tried:,} least used nodes could be emptied."
         return
-    yield click.style(f"{_count(len(together), 'node')} could be emptied, one after the other", bold=True)
+    yield click.style(f"{counted(len(together), 'node')} could be emptied, one after the other", bold=True)
     yield from _cut([f"  {name}" for name in together], None if len(together) <= _SHOWN else _SHOWN)
     yield f"  The {'least used node was' if tried == 1 else f'{tried:,} least used nodes were'} tried (--empty)."
 
@@ -142,11 +143,11 @@ def each_node_report(action: str, results: Sequence[NodeResult], *, wide: bool) 
     good, blocked = len(results) - len(bad), sum(bool(result.blockers) for result in results)
     verb = "drained" if action == "drain" else "removed"
     yield click.style(
-        f"{good:,} of {_count(len(results), 'node')} could be {verb} and all pods would get another node",
+        f"{good:,} of {counted(len(results), 'node')} could be {verb} and all pods would get another node",
         bold=True,
     )
     if blocked:
-        yield f"kubectl drain would not evict all pods of {_count(blocked, 'node')}"
+        yield f"kubectl drain would not evict all pods of {counted(blocked, 'node')}"
     rows: list[Sequence[str]] = [("NODE", "MOVED", "PENDING", "PREEMPTED", "BLOCKED", "FIRST REASON")]
     shown = results if wide else bad[:_SHOWN]
     for result in shown:
@@ -159,7 +160,7 @@ def each_node_report(action: str, results: Sequence[NodeResult], *, wide: bool) 
         yield f"  and {len(bad) - _SHOWN:,} more"
     if not wide and len(shown) < len(results):
         yield (
-            f"  {_count(good, 'node')} that could be {verb} {'is' if good == 1 else 'are'} not listed; -o wide lists "
+            f"  {counted(good, 'node')} that could be {verb} {'is' if good == 1 else 'are'} not listed; -o wide lists "
             "all nodes"
         )
 
@@ -187,7 +188,3 @@ def _cut(lines: Iterable[str], most: int | None) -> Iterator[str]:
     yield from found[:most]
     if most is not None and len(found) > most:
         yield f"  and {len(found) - most:,} more"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -235,7 +235,8 @@ class Framework(BuiltPlugins):
         The pod must pass both: a nominated pod may never arrive, so the node must also be feasible without it.
         """
         others = self.nominated_before(pod, node.name)
-        status = self.filter_crowded_node(state, pod, node, others) if others else None
+        leaving = self.handle.cache.nominator.leaving_for(pod, node, others) if others else ()
+        status = self.filter_crowded_node(state, pod, node, others, leaving=leaving) if others else None
         return self.filter_node(state, pod, node) if status is None else status
 
     def filter_crowded_node(
@@ -245,9 +246,14 @@ class Framework(BuiltPlugins):
         node: NodeInfo,
         others: Sequence[PodInfo],
         plugins: Sequence[FilterPlugin] | None = None,
+        *,
+        leaving: Sequence[PodInfo] = (),
     ) -> Status | None:
-        """Runs `filter_node` with these other pods on the node, too."""
+        """Runs `filter_node` with these other pods on the node, too, and without those that are `leaving` it."""
         crowded, with_them = node.clone(), state.clone()
+        for other in leaving:
+            crowded.remove(other)
+            self.remove_pod(with_them, pod, other, crowded)
         for other in others:
             crowded.add(other)
             self.add_pod(with_them, pod, other, crowded)

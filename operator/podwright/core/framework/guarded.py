@@ -82,7 +82,6 @@ class CallGuard:
         self.clock = clock
         self.budget = budget
         self.current: GuardedPlugin | None = None
-        self.method = ""
         self.since = 0.0
         self._shared: Sample = (0.0, 0)
         self._shared_until = -inf
@@ -140,7 +139,6 @@ class CallGuard:
             data: Any = state.data
             before, first = data.get(plugin) or (0.0, self.sample())
             self.since = started = clock()
-            self.method = name
             self.current = plugin
             try:
                 return method(state, *args)
@@ -175,7 +173,6 @@ class CallGuard:
             self.since = started = clock()
             if started > self._shared_until:
                 self._shared, self._shared_until = self.sample(), started + _SAME_SECONDS
-            self.method = name
             self.current = plugin
             try:
                 return method(*args)
@@ -209,7 +206,6 @@ class CallGuard:
         while True:
             first = self.sample()
             self.since = started = self.clock()
-            self.method = name
             self.current = plugin
             try:
                 awaited = step(value)

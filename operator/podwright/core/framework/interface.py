@@ -25,7 +25,7 @@ from podwright.core.framework.cost import Cost
 from podwright.core.framework.errors import ReportException
 from podwright.core.framework.explaining import NodeChange, PodChange, Why
 from podwright.core.framework.features import Features
-from podwright.core.framework.observer import Observer
+from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.status import Status
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
@@ -113,23 +113,33 @@ class WaitingPod(Protocol):
 EventType = Literal["Normal", "Warning"]
 
 
-class Handle(Protocol):
-    """What the constructor of a plugin receives besides the args."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Handle:
+    """What the constructor of a plugin receives besides the args. By default, no pods wait in Permit, and events are not
+    written.
+    """
 
     cache: Cache
     features: Features
     cluster: Cluster
-    observer: Observer
+    observer: Observer = NO_OBSERVER
     """Learns what a plugin does, for metrics."""
+    clock: Callable[[], float]
+    waiting: Callable[[], Collection[WaitingPod]] = tuple
+    recorder: Callable[[PodInfo, EventType, str, str], None] | None = None
 
     def now(self) -> float:
         """Seconds since the epoch."""
+        return self.clock()
 
     def waiting_pods(self) -> Collection[WaitingPod]:
         """The pods of all profiles that wait in Permit."""
+        return self.waiting()
 
     def record(self, pod: PodInfo, kind: EventType, reason: str, note: str) -> None:
         """Writes an event on the pod, in addition to those about its attempts. Never blocks and never fails."""
+        if self.recorder is not None:
+            self.recorder(pod, kind, reason, note)
 
 
 FollowUp = Callable[[], Awaitable[None]]
@@ -188,8 +198,11 @@ class FilterResult:
     explain: Callable[[], tuple[NDArray[Any], Sequence[Status]]]
 
 
-ROWS_PER_GAP: Final = 1024
-"""With at most one infeasible row in this many, to copy the runs of rows between them is faster than to pick rows."""
+FILLED_SIZE: Final = 4096
+ROWS_PER_GAP: Final = 8
+"""In a table of at least FILLED_SIZE rows with at most one infeasible row in ROWS_PER_GAP, the last rows take the places
+of the infeasible ones: to copy a column and write a few rows is faster than to pick all others.
+"""
 _ROWS: Slots = np.arange(1024)
 
 
@@ -203,59 +216,61 @@ def _all_rows(size: int) -> Slots:
 class Feasible:
     """The nodes that passed all filters. Scores are arrays aligned with `slots`."""
 
-    __slots__ = ("_count", "_runs", "_slots", "all_rows", "table")
+    __slots__ = ("_count", "_filled", "_slots", "all_rows", "table")
 
-    def __init__(self, table: NodeTable, slots: Slots | None, runs: Sequence[range] = ()) -> None:
-        """`runs`: the rows as ranges, if these are few; then `slots` may be None until somebody needs all of them."""
+    def __init__(
+        self, table: NodeTable, slots: Slots | None, filled: tuple[Slots, Slots] | None = None, count: int = 0
+    ) -> None:
+        """Without `slots`, the rows are the first `count`, but for some that other rows replace: `filled` has those that are
+        replaced, then as many that replace them.
+        """
         self.table = table
         self._slots = slots
-        self._runs = runs
-        self._count = sum(map(len, runs)) if slots is None else len(slots)
+        self._filled = filled
+        self._count = count if slots is None else len(slots)
         self.all_rows = self._count == table.size
         """True if all rows of the table are feasible, so that `take` need not copy."""
 
     @classmethod
     def passing(cls, table: NodeTable, alive: Bools) -> Feasible:
         """The rows where `alive`, bool[nodes], is True."""
-        rows = _all_rows(table.size)
-        infeasible = 0 if alive is table.valid and table.full else table.size - int(np.count_nonzero(alive))
+        size = table.size
+        infeasible = 0 if alive is table.valid and table.full else size - int(np.count_nonzero(alive))
         if not infeasible:
-            return cls(table, rows)
-        if infeasible * ROWS_PER_GAP > table.size:
+            return cls(table, _all_rows(size))
+        if size < FILLED_SIZE or infeasible * ROWS_PER_GAP > size:
             return cls(table, np.flatnonzero(alive))
-        gaps = np.flatnonzero(~alive).tolist()
-        ends = [*gaps, table.size]
-        return cls(
-            table, None, [range(start, end) for start, end in zip([0, *[gap + 1 for gap in gaps]], ends, strict=True)]
-        )
+        count = size - infeasible
+        return cls(table, None, (np.flatnonzero(~alive[:count]), count + np.flatnonzero(alive[count:])), count)
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def slots(self) -> Slots:
-        """The rows, in ascending order."""
+        """The rows: in ascending order, except where last rows take the places of infeasible ones."""
         if self._slots is None:
             self._slots = self.take(_all_rows(self.table.size))
         return self._slots
 
     def slot(self, index: int) -> int:
         """`slots[index]`."""
-        if self._slots is not None:
-            return int(self._slots[index])
-        for run in self._runs:
-            if index < len(run):
-                return run[index]
-            index -= len(run)
-        raise IndexError(index)
+        if self._filled is None:
+            return int(self.slots[index])
+        gaps, last = self._filled
+        place = int(np.searchsorted(gaps, index))
+        return int(last[place]) if place < len(gaps) and gaps[place] == index else index
 
     def take(self, column: NDArray[A]) -> NDArray[A]:
         """The feasible nodes' rows of the column. Read-only."""
         if self.all_rows:
             return column
-        if self._runs:
-            return np.concatenate([column[run.start : run.stop] for run in self._runs])
-        return column.take(self.slots)
+        if self._filled is None:
+            return column.take(self.slots)
+        gaps, last = self._filled
+        taken = column[: self._count].copy()
+        taken[gaps] = column[last]
+        return taken
 
     def nodes(self) -> Sequence[Node]:
         """The feasible nodes, in the order of `slots`."""

@@ -28,7 +28,7 @@ class Program:
     of the first of `aims`, [aims, variables], of these the most of the second, and so on.
 
     Row i has the entries from `starts[i]` to `starts[i + 1]`: `columns` are variables, `values` what each is multiplied
-    by. `start`: values that may be a solution.
+    by. `start`: values that may be a solution; NaN where none is known.
     """
 
     aims: Floats
@@ -64,7 +64,7 @@ class Rows:
 
     def __init__(self) -> None:
         self._most: list[float] = []
-        self._aims: list[Positions] = []
+        self._aims: list[tuple[Positions, Floats]] = []
         self._low: list[float] = []
         self._high: list[float] = []
         self._starts = [0]
@@ -89,17 +89,25 @@ class Rows:
     def at_least(self, columns: Positions, low: float, values: NDArray[Any] | None = None) -> None:
         self._row(columns, low, np.inf, values)
 
-    def prefer(self, columns: Positions) -> None:
-        """The more of these the better, after what was preferred before."""
-        self._aims.append(columns)
+    def prefer(self, columns: Positions, values: NDArray[Any] | None = None) -> int:
+        """The more of these the better, each times its value, after what was preferred before. Returns the number of
+        the aim.
+        """
+        self._aims.append((columns, np.ones(len(columns)) if values is None else np.asarray(values, np.float64)))
         if len(self._aims) * len(self._most) > 10 * MAX_ENTRIES:
             raise TooLargeError
+        return len(self._aims) - 1
 
-    def program(self, start: Sequence[int] = ()) -> Program:
-        """`start`: variables that are 1 to begin with, or as many as they are given times."""
+    def program(self, start: Sequence[int] = (), known: Sequence[Positions] = ()) -> Program:
+        """`start`: of the `known` variables, those that are 1 to begin with, or as many as they are given times."""
+        begun = np.full(len(self._most), np.nan)
+        if start:
+            for columns in known:
+                begun[columns] = 0
+            np.add.at(begun, np.asarray(start, np.int64), 1)
         aims = np.zeros((len(self._aims), len(self._most)))
-        for aim, columns in zip(aims, self._aims, strict=True):
-            aim[columns] = 1.0
+        for aim, (columns, values) in zip(aims, self._aims, strict=True):
+            aim[columns] = values
         return Program(
             aims=aims,
             most=np.array(self._most),
@@ -108,7 +116,7 @@ class Rows:
             starts=np.array(self._starts, np.int64),
             columns=np.concatenate(self._columns) if self._columns else np.zeros(0, np.int64),
             values=np.concatenate(self._values) if self._values else np.zeros(0),
-            start=np.bincount(np.asarray(start, np.int64), minlength=len(self._most)).astype(np.float64),
+            start=begun,
         )
 
     def _row(self, columns: Positions, low: float, high: float, values: NDArray[Any] | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field
 from typing import Any, Final
 
 Problem = tuple[str, str]
@@ -98,6 +98,20 @@ def describe(
     return {"description": description, "schema": schema, "rules": tuple(rules), "keys": keys}
 
 
+def declared(
+    description: str,
+    *,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    rules: Iterable[Rule] = (),
+    keys: Mapping[str, str] | None = None,
+    **schema: Any,
+) -> Any:
+    """A dataclass field with such metadata. Without a default, a value is required."""
+    given: dict[str, Any] = {"default": default, "default_factory": default_factory}
+    return field(**given, metadata=describe(description, rules=rules, keys=keys, **schema))
+
+
 def unique_by(key: str) -> Mapping[str, Any]:
     """Schema keywords of a list in which no two entries have the same `key`."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
@@ -112,9 +126,9 @@ def cel_schema(rules: Iterable[Rule]) -> dict[str, Any]:
 def _cel_text(template: str) -> str:
     """The CEL expression for a message, for example 'not ' + self.type for "not {self.type}"."""
     parts: list[str] = []
-    for literal, field, _, _ in string.Formatter().parse(template):
+    for literal, name, _, _ in string.Formatter().parse(template):
         if literal:
             parts.append(f"'{literal}'")
-        if field:
-            parts.append(field)
+        if name:
+            parts.append(name)
     return " + ".join(parts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from heapq import nsmallest
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import Final
 
 from podwright.core.cycle import Fault, Placement
@@ -19,10 +19,12 @@ from podwright.core.gangs.capacity_bounds import CapacityBounds, rooms_of
 from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.gangs.topology_domains import DomainSearch, common_domain, used_domains
-from podwright.core.objects.closeness import ANYWHERE, INDEX_LABELS, Closeness
+from podwright.core.objects.closeness import ANYWHERE, INDEX_LABELS, Closeness, Wish, closeness_of
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
+from podwright.core.state.cache import Cache
 from podwright.core.state.levels import PLACED, Level
 from podwright.core.state.pod_groups import Members
 
@@ -114,26 +116,68 @@ class Branch:
             child.lose()
 
 
-def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo], near: Closeness) -> Branch:
-    """The group as a tree. `pods`: the waiting members to try. `near`: where the group as a whole is to be."""
+_LEFT: Final = (None, False, False)
+
+
+def branch_of(cache: Cache, group: PodGroup, pods: Sequence[PodInfo], near: Closeness) -> Branch:
+    """The group as a tree. `pods`: the waiting members to try. `near`: where the group as a whole is to be. Where it
+    says nothing, annotations of Kueue count that its pods have. Raises InvalidObjectError naming such an annotation.
+    """
+    members, wishes = cache.groups.members(group.key), not group.near and cache.topologies.of_kueue
     if members.levels is None:
-        there = members.staying if near else {}
-        return _sliced(Branch(group.min_count, placed=members.placed_count, untried=pods, near=near, there=there))
+        there = members.staying if near or wishes else {}
+        flat = Branch(group.min_count, placed=members.placed_count, untried=pods, near=near, there=there)
+        return _sliced(_wished(flat) if wishes else flat)
     by_level: dict[Level | None, list[PodInfo]] = {}
     for pod in pods:
-        by_level.setdefault(members.counted[pod.uid][0], []).append(pod)
-    root, placed_at = members.levels.root, _placed_close(members)
+        level = members.counted.get(pod.uid, _LEFT)[0]  # the pod may have left the group since it was popped
+        by_level.setdefault(level, []).append(pod)
+    root, placed_at = members.levels.root, _placed_close(members, every=wishes)
 
     def branch(level: Level) -> Branch:
         part = level.part
         children = [branch(below) for below in sorted(level.below.values(), key=lambda each: each.part.order)]
         made = Branch(part.pods, part.name, part.groups, level.pods[PLACED], by_level.get(level, ()), children)
         made.near = near if level is root else ANYWHERE if part.each else part.near
-        if made.near:
+        if made.near or wishes:
             made.there = members.staying if level is root else placed_at.get(level, {})
+        if wishes and not children and not part.near:
+            made = _wished(made)
         return made if children else _sliced(made)
 
     return branch(root)
+
+
+def _wished(branch: Branch) -> Branch:
+    """All its pods are to be where their annotations say, or if these differ, in a branch for each wish."""
+    wishes: dict[Wish, tuple[dict[str, PodInfo], list[PodInfo]]] = {}
+    for pod in (*branch.there.values(), *branch.untried):
+        there, untried = wishes.setdefault(pod.wish, ({}, []))
+        if pod.uid in branch.there:
+            there[pod.uid] = pod
+        else:
+            untried.append(pod)
+    if len(wishes) < 2:
+        branch.near = _wish(branch.there, branch.untried) or branch.near
+        return branch
+    whole = branch.minimum >= branch.placed + len(branch.untried)
+    for there, untried in wishes.values():
+        minimum, near = whole * (len(there) + len(untried)), _wish(there, untried)
+        below = Branch(minimum, branch.name, placed=len(there), untried=untried, near=near, there=there)
+        branch.children.append(_sliced(below))
+    branch.children.sort(key=lambda each: (not each.near.binds, not each.near))  # whoever may be anywhere comes last
+    branch.near, branch.untried = ANYWHERE, ()
+    return branch
+
+
+def _wish(there: Mapping[str, PodInfo], untried: Sequence[PodInfo]) -> Closeness:
+    """Of these pods, which have the same."""
+    for pod in (*islice(there.values(), 1), *untried[:1]):
+        try:
+            return closeness_of(pod.wish)
+        except InvalidObjectError as error:
+            raise error.in_object("Pod", pod.key) from error
+    return ANYWHERE
 
 
 def _sliced(branch: Branch) -> Branch:
@@ -161,13 +205,15 @@ def _sliced(branch: Branch) -> Branch:
     return branch
 
 
-def _placed_close(members: Members) -> Mapping[Level, Mapping[str, PodInfo]]:
-    """The placed pods of each level whose pods are to be close together, also those of levels below, by uid."""
+def _placed_close(members: Members, *, every: bool) -> Mapping[Level, Mapping[str, PodInfo]]:
+    """The placed pods of each level, or of each whose pods are to be close together, also those of levels below, by
+    uid.
+    """
     found: dict[Level, dict[str, PodInfo]] = {}
     for uid, pod in members.staying.items():
         level = members.counted[uid][0]
         while level is not None:
-            if level.part.near:
+            if every or level.part.near:
                 found.setdefault(level, {})[uid] = pod
             level = level.above
     return found
@@ -210,7 +256,7 @@ class Filling:
             found = self._choose_domain(branch, pods, enough=enough)
             if found or branch.gained > gained:
                 return found
-        outer, self.simulation.within = self.simulation.within, _both(self.simulation.within, branch.within)
+        outer, self.simulation.within = self.simulation.within, both(self.simulation.within, branch.within)
         found = self._fill_here(branch, enough=enough)
         self.simulation.within = outer
         return found
@@ -245,7 +291,7 @@ class Filling:
             simulation.work += cache.table.count
             cache.deadline.point()
             trial, before, placed = branch.copy(), simulation.transaction.checkpoint(), simulation.placed
-            simulation.within = _both(outer, attempt.nodes)
+            simulation.within = both(outer, attempt.nodes)
             found = self._fill_here(trial, enough=enough)
             simulation.within = outer
             if isinstance(found, Fault):
@@ -335,7 +381,7 @@ class Filling:
         return minimum_out_of_reach(branch.groups, met, left) or minimum_not_reached(branch.groups, met)
 
 
-def _both(one: Bools | None, other: Bools | None) -> Bools | None:
+def both(one: Bools | None, other: Bools | None) -> Bools | None:
     if one is None or other is None:
         return other if one is None else one
     return one & other

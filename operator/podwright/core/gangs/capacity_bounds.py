@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,13 @@ from podwright.core.framework.interface import Bools, CycleState, Int64s, PreFil
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Status
 from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
+from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
+from podwright.core.objects.resources import PODS
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.topologies import DomainLevel, DomainTree, UnknownLevelError
-
-MAX_EMPTIED: Final = 32
-"""In how many domains other pods are looked at, whether they can make room for a gang."""
 
 
 @dataclass(slots=True)
@@ -45,18 +44,23 @@ class Template:
 class CapacityBounds:
     """See the module. Reads the cache at each call. Pods may come and go between calls, but nodes must not change.
 
-    With `emptied`, a bound holds for nodes without any pods on them.
+    With `emptied`, a bound holds for nodes without any pods on them. `crowded`: the room that others are nominated to is
+    left to them, if none of the pods is nominated. Then no pod may come or go, and none may be nominated.
     """
 
-    def __init__(self, framework: Framework, cache: Cache, pods: Sequence[PodInfo]) -> None:
+    def __init__(self, framework: Framework, cache: Cache, pods: Sequence[PodInfo], *, crowded: bool = False) -> None:
         self._cache = cache
+        nominator = cache.nominator
+        self._crowded = crowded and len(nominator) > 0 and not any(nominator.node_of(pod.uid) for pod in pods)
+        self._held: dict[str, Int64s] = {}
         self.members = len(pods)
         self._fit = next((plugin for plugin in framework.filter_plugins if isinstance(plugin, ResourceFilter)), None)
         self._filters = [p for p in framework.filter_plugins if p.scope is Scope.NODE and p.filter_all is not None]
         self._rejecting: set[str] = set()
         templates: dict[tuple[Any, ...], Template] = {}
         for pod in pods:
-            key = (pod.requests, *(contract.verdict_key_of(plugin, pod) for plugin in self._filters))
+            rank = nominator.rank(pod) if self._crowded else None
+            key = (pod.requests, rank, *(contract.verdict_key_of(plugin, pod) for plugin in self._filters))
             template = templates.get(key)
             if template is None:
                 checked = () if self._fit is None else self._fit.checked_requests(pod.requests)
@@ -68,6 +72,17 @@ class CapacityBounds:
         """int64[nodes]: how many members each node takes at most."""
         bounds = self._by_template(emptied=emptied)
         return bounds[0] if len(bounds) == 1 else self._together(bounds, emptied=emptied)
+
+    def free(self, resource: str) -> Int64s:
+        """int64[nodes]: what is left of a resource; of PODS, how many more there may be."""
+        table = self._cache.table
+        if resource == PODS:
+            return table.allowed_pods - table.pods - self._left_to_others(PODS)
+        return table.allocatable(resource) - table.requested(resource) - self._left_to_others(resource)
+
+    def lacking(self) -> dict[str, Int64s]:
+        """By resource, int64[nodes]: how much more a member of the first template needs."""
+        return {each: amount - self.free(each) for each, amount in (*self.templates[0].requests, (PODS, 1))}
 
     def per_domain(
         self, levels: Sequence[DomainLevel], *, within: Bools | None = None, emptied: bool = False
@@ -134,15 +149,26 @@ class CapacityBounds:
         table = self._cache.table
         if self._fit is None:
             return np.where(table.valid, self.members, 0)
-        free_pods = table.allowed_pods if emptied else table.allowed_pods - table.pods
-        fits = free_pods
+        fits = table.allowed_pods if emptied else self.free(PODS)
         for resource, amount in requests:
             if amount > 0:
-                free = (
-                    table.allocatable(resource) if emptied else table.allocatable(resource) - table.requested(resource)
-                )
+                free = table.allocatable(resource) if emptied else self.free(resource)
                 fits = np.minimum(fits, free // amount)
         return np.where(table.valid, np.maximum(fits, 0), 0)
+
+    def _left_to_others(self, resource: str) -> Int64s | int:
+        """int64[nodes]: what each of the pods must leave to pods that are nominated."""
+        if not self._crowded:
+            return 0
+        held = self._held.get(resource)
+        if held is None:
+            for template in self.templates:
+                crowd, amounts = self._cache.crowds.of(template.pod), np.zeros(self._cache.table.size, np.int64)
+                amounts[crowd.slots] = crowd.pods if resource == PODS else crowd.requested(resource)
+                held = amounts if held is None else np.minimum(held, amounts)
+            assert held is not None, "there are pods"
+            self._held[resource] = held
+        return held
 
     def _passing(self, template: Template) -> Bools:
         if template.passing is None:
@@ -201,19 +227,19 @@ def rooms_of(
 
 
 def emptied_domains(
-    framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo], needed: int
+    framework: Framework, cache: Cache, near: Closeness, pods: Sequence[PodInfo], needed: int
 ) -> Iterator[Bools]:
-    """The domains of the group's required level, each bool[nodes], that would take so many of the pods without others:
-    at most MAX_EMPTIED, the smallest first.
+    """The domains of the required level, each bool[nodes], that would take so many of the pods without others,
+    the smallest first.
     """
     try:
-        tree = cache.topologies.tree(group.near)
+        tree = cache.topologies.tree(near)
     except UnknownLevelError:
         return
-    rooms = rooms_of(CapacityBounds(framework, cache, pods), tree, group.near.slice_size, emptied=True)
+    rooms = rooms_of(CapacityBounds(framework, cache, pods), tree, near.slice_size, emptied=True)
     total, most = rooms[tree.required]
     enough = np.flatnonzero(most >= needed)
-    for position in enough[np.argsort(total[enough], kind="stable")][:MAX_EMPTIED].tolist():
+    for position in enough[np.argsort(total[enough], kind="stable")].tolist():
         yield tree.bound.nodes(position)
 
 

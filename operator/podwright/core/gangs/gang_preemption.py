@@ -11,17 +11,17 @@ see `potential_victims`. Next: `reprieve`. Source of the rules: kube-scheduler 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from podwright.core.cycle import Placement
-from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
-from podwright.core.gangs.branches import branch_of
+from podwright.core.gangs.branches import MOST_WORK, both, branch_of
 from podwright.core.gangs.capacity_bounds import CapacityBounds, emptied_domains, why_infeasible
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
 from podwright.core.gangs.potential_victims import (
@@ -32,6 +32,7 @@ from podwright.core.gangs.potential_victims import (
 )
 from podwright.core.gangs.reprieve import Reprieve
 from podwright.core.gangs.rules import shortage
+from podwright.core.gangs.simulation import WORK_OF_A_TRIAL
 from podwright.core.objects.pod import PodInfo, parse_time
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
@@ -52,7 +53,10 @@ THOROUGH: Final = (False, True)
 """Units are reprieved by what they may affect. If a filter depends on more than it declares, all are reprieved
 thoroughly.
 """
+REMOVAL_SECONDS: Final = 0.002
+"""Estimated for a pod that leaves its node and comes back, both in one step for all pods. Mostly it takes a hundredth."""
 _PREFIX: Final = "pod group preemption: "
+Found = GangPreemption | GangPlacement | Status
 
 
 def preempt(
@@ -62,18 +66,20 @@ def preempt(
     pods: Sequence[PodInfo],
     replan: Callable[[Sequence[PodInfo]], GangDecision],
     now: float,
-) -> GangPreemption | GangPlacement | Status:
+    improve: Improve | None = None,
+) -> Found:
     """The victims to evict for the group's waiting `pods` to fit, or why no eviction helps. Leaves the cache as it was.
 
-    `replan` plans these members on the cache at the time of the call. `now`: seconds since the epoch. Returns a
-    placement if the new plan needs no victims. The group's own message ends with the texts. If no PostFilter plugin of
-    the profile preempts, a group does not either: a Status without text.
+    `replan` plans these members on the cache at the time of the call. `now`: seconds since the epoch. `improve`: finds
+    less to evict than what is found here, or something where nothing is. Returns a placement if the new plan needs no
+    victims. The group's own message ends with the texts. If no PostFilter plugin of the profile preempts, a group does
+    not either: a Status without text.
     """
     if not pods or not _preempts(framework):
         return unschedulable()
     observer = framework.observer
     started = observer.start()
-    found = _preempt(framework, cache, group, pods, replan, now)
+    found = _preempt(framework, cache, group, pods, replan, now, improve)
     result = (found.code if isinstance(found, Status) else Code.SUCCESS).text
     observer.group_preemption_ended(result)
     if _has_searched(found):
@@ -81,7 +87,7 @@ def preempt(
     return found
 
 
-def _has_searched(found: GangPreemption | GangPlacement | Status) -> bool:
+def _has_searched(found: Found) -> bool:
     """False if the group may not preempt, or waits for victims that are terminating already."""
     if isinstance(found, GangPreemption):
         return bool(found.victims)
@@ -95,17 +101,14 @@ def _preempt(
     pods: Sequence[PodInfo],
     replan: Callable[[Sequence[PodInfo]], GangDecision],
     now: float,
-) -> GangPreemption | GangPlacement | Status:
+    improve: Improve | None,
+) -> Found:
     if _never(group, pods):
         return unschedulable(_PREFIX + NEVER)
-    try:
-        until = preempts_from(group, pods)
-    except ValueError as error:
-        return Status(Code.ERROR, (f"PodGroup {group.label}: {error}",))
-    if now < until:
+    if now < (until := preempts_from(group, pods)):
         moment = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return unschedulable(f"{_PREFIX}not before {moment}, as spec.preemptionDelay says")
-    priority = _priority(group, pods)
+    priority = priority_of(group, pods)
     nominations = _nominations(cache, pods)
     if _is_ongoing(cache, set(nominations.values()), pods[0], priority):
         return GangPreemption(nominations, (), _PREFIX + ONGOING)
@@ -114,25 +117,36 @@ def _preempt(
         return unresolvable(_PREFIX + NO_VICTIMS)
     if args_of(framework.profile).min_resources == "Required" and shortage(group, cache):
         return unschedulable(_PREFIX + MIN_RESOURCES)
-    tries: Iterable[_Try] = [_Try(pods)]
+    tries: Iterable[Try] = [Try(pods)]
     if queued:
         tries = _tries(framework, cache, group, pods)
     elif cache.groups.may_shrink:
-        tries = [_Try(pods, shrinks=True), _Try(pods)]
-    found: GangPreemption | GangPlacement | Status = unschedulable()
+        tries = [Try(pods, shrinks=True), Try(pods)]
+    found: Found = unschedulable()
+    best: Try | None = None
+    work = 0
     try:
         for each in tries:
+            work += len(each.pods) * (WORK_OF_A_TRIAL + cache.table.count)
+            if best is not None and work > MOST_WORK:
+                break
+            best = best or each
             found = _try(framework, cache, group, each, replan, now)
             if not isinstance(found, Status) or found.code is Code.ERROR:
+                best = each
                 break
+        failed = isinstance(found, Status) and found.code is Code.ERROR
+        if improve is not None and best is not None and not failed and not isinstance(found, GangPlacement):
+            found = improve(best, found)
     except PluginError as fault:
         return Status(Code.ERROR, (str(fault),), fault.plugin)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
-    """These members, with victims on these nodes (bool[nodes]; None: all). `splits_units`, `place`: see QueueClaim.
+class Try:
+    """These members, with victims on these nodes (bool[nodes]; None: all). `splits_units`, `place`: see QueueClaim;
+    `there`: bool[nodes], those of the place.
 
     `shrinks`: gangs that have more members than their minimum lose no more than these.
     """
@@ -141,48 +155,47 @@ class _Try:
     within: Bools | None = None
     splits_units: bool = False
     place: Place = NOWHERE
+    there: Bools | None = None
     shrinks: bool = False
+
+
+Improve = Callable[[Try, Found], Found]
 
 
 def _needed(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
     """As many of these waiting members as the minimum of the group needs."""
-    return next(branch_of(group, cache.groups.members(group.key), pods, group.near).in_order())
+    return next(branch_of(cache, group, pods, group.near).in_order())
 
 
-def _tries(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Iterator[_Try]:
+def _tries(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Iterator[Try]:
     """For a gang of a queue. What the queue may take is not enough to try all nodes and all members at once."""
     needed = _needed(cache, group, pods)
     some = (pods, needed) if 0 < len(needed) < len(pods) else (pods,)
-    nodes: Sequence[Bools | None] = (None,)
-    if group.near.required:
-        nodes = [*emptied_domains(framework, cache, group, pods, max(1, len(needed)))]
-    places = [
-        (_both(within, there), place) for place, there in queues_of(cache).places.shared_by(pods) for within in nodes
-    ]
-    for members in some:
-        yield from (_Try(members, within, place=place) for within, place in places)
-    yield from (_Try(some[-1], within, splits_units=True, place=place) for within, place in places)
-
-
-def _both(one: Bools | None, other: Bools | None) -> Bools | None:
-    return one if other is None else other if one is None else one & other
+    for members, splits_units in (*((each, False) for each in some), (some[-1], True)):
+        for place, there in queues_of(cache).places.shared_by(pods):
+            domains: Iterable[Bools | None] = (None,)
+            if group.near.required:
+                domains = emptied_domains(framework, cache, group.near, members, max(1, len(needed)))
+            for within in domains:
+                yield Try(members, both(within, there), splits_units=splits_units, place=place, there=there)
 
 
 def _try(
     framework: Framework,
     cache: Cache,
     group: PodGroup,
-    attempt: _Try,
+    attempt: Try,
     replan: Callable[[Sequence[PodInfo]], GangDecision],
     now: float,
-) -> GangPreemption | GangPlacement | Status:
+) -> Found:
     pods = attempt.pods
     bounds = CapacityBounds(framework, cache, pods)
     if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
         return unschedulable(_PREFIX + objection)
-    potential = _potential_victims(framework, cache, attempt, _priority(group, pods), bounds, now)
+    potential = potential_victims_of(framework, cache, attempt, priority_of(group, pods), bounds, now)
     if potential is None:
         return unresolvable(_PREFIX + NO_VICTIMS)
+    cache.deadline.expect(REMOVAL_SECONDS * len(potential.pods))
     with CacheTransaction(cache) as transaction:
         transaction.remove(potential.pods)
         cache.deadline.point()
@@ -190,16 +203,16 @@ def _try(
             return unschedulable(_PREFIX + objection)
         decision = replan(pods)
         if isinstance(decision, GangPlacement):
-            return _select_victims(framework, transaction, decision, potential, now)
+            return select_victims(framework, transaction, decision.placements, potential, now) or decision
     if isinstance(decision, GangFault):
         return Status(Code.ERROR, (decision.message,), decision.plugin)
     return unschedulable(_PREFIX + decision.message)
 
 
-def _potential_victims(
+def potential_victims_of(
     framework: Framework,
     cache: Cache,
-    attempt: _Try,
+    attempt: Try,
     priority: int,
     bounds: CapacityBounds,
     now: float,
@@ -224,34 +237,38 @@ def _potential_victims(
     return claimed if claimed.pods else None
 
 
-def _select_victims(
+def select_victims(
     framework: Framework,
     transaction: CacheTransaction,
-    found: GangPlacement,
+    placements: Sequence[Placement],
     potential: PotentialVictims | ClaimedVictims,
     now: float,
-) -> GangPreemption | GangPlacement | Status:
-    for placement in found.placements:
+    last: AbstractSet[str] = frozenset(),
+) -> GangPreemption | Status | None:
+    """The units that must leave for these placements, in a transaction without the potential victims; None if all may
+    stay. `last`: the uids of pods of those that are reprieved last.
+    """
+    for placement in placements:
         # A member counts on its planned node, so it must not count on its nominated node as well.
         transaction.clear_nomination(placement.pod.uid)
     all_removed = transaction.checkpoint()
     for thorough in THOROUGH:
         transaction.rollback(all_removed)
         potential.start()
-        reprieve = Reprieve(framework, transaction, found.placements, thorough=thorough)
+        reprieve = Reprieve(framework, transaction, placements, thorough=thorough)
         units = potential.units(reprieve.affecting(potential.pods))
         checked = {pod.uid for unit in units for pod in unit.pods}
         transaction.add_back([pod.uid for pod in potential.pods if pod.uid not in checked])
         key = potential.importance(now)
         units.sort(key=key)
-        victims, violations = _not_reprieved(potential, units, reprieve, transaction.cache.deadline)
+        victims, violations = _not_reprieved(potential, units, reprieve, transaction.cache.deadline, last)
         if reprieve.all_fit():
             break
     if not victims:
-        return _refusal(transaction, found.placements) or found
+        return _refusal(transaction, placements)
     evicted = complete(sorted(victims, key=key))
     return GangPreemption(
-        nominations={placement.pod.uid: placement.node_name for placement in found.placements},
+        nominations={placement.pod.uid: placement.node_name for placement in placements},
         victims=evicted,
         message=f"{_PREFIX}found a placement for podgroup, preempting {len(evicted)} victims",
         disrupted=tuple(unit.whole for unit in victims if unit.whole is not None),
@@ -283,12 +300,16 @@ def _refusal(transaction: CacheTransaction, placements: Sequence[Placement]) -> 
 
 
 def _not_reprieved(
-    potential: PotentialVictims | ClaimedVictims, units: Sequence[Unit], reprieve: Reprieve, deadline: Deadline
+    potential: PotentialVictims | ClaimedVictims,
+    units: Sequence[Unit],
+    reprieve: Reprieve,
+    deadline: Deadline,
+    last: AbstractSet[str],
 ) -> tuple[dict[Unit, None], int]:
     """The units that become victims, and how many of their pods violate a budget. The other units are added back."""
     victims: dict[Unit, None] = {}
     violations = 0
-    for unit, count in tuple(potential.violating_first(units)):
+    for unit, count in sorted(potential.violating_first(units), key=lambda each: each[0].pods[0].uid in last):
         deadline.point()
         if potential.may_return(unit) and reprieve.reprieve_unit(unit):
             potential.returns(unit)
@@ -304,7 +325,7 @@ def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Seque
     """
     if not _preempts(framework) or _never(group, pods):
         return False
-    priority = _priority(group, pods)
+    priority = priority_of(group, pods)
     if not has_queue(cache, pods[0]):
         return any_lower_priority(priority, cache)
     needed = _needed(cache, group, pods) or pods[:1]
@@ -320,26 +341,23 @@ def waits_for_victims(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) ->
     nominated.
     """
     nodes = set(_nominations(cache, pods).values())
-    return _is_ongoing(cache, nodes, pods[0], _priority(group, pods))
+    return _is_ongoing(cache, nodes, pods[0], priority_of(group, pods))
 
 
 def preempts_from(group: PodGroup, pods: Sequence[PodInfo]) -> float:
-    """From when on the group with these waiting members may preempt, in seconds since the epoch. Raises ValueError."""
+    """From when on the group with these waiting members may preempt, in seconds since the epoch."""
     if not group.preemption_delay:
         return 0.0
-    try:
-        delay = parse_duration(group.preemption_delay)
-    except ValueError as error:
-        raise ValueError(f"spec.preemptionDelay: {error}") from error
     created = parse_time(group.order[0] or None, "metadata.creationTimestamp") or 0.0
-    return max(created, min(pod.creation for pod in pods)) + delay  # members that were evicted are made anew
+    # Members that were evicted are made anew.
+    return max(created, min(pod.creation for pod in pods)) + group.preemption_delay
 
 
 def _preempts(framework: Framework) -> bool:
     return any(plugin.preempts for plugin in framework.post_filter_plugins)
 
 
-def _priority(group: PodGroup, pods: Sequence[PodInfo]) -> int:
+def priority_of(group: PodGroup, pods: Sequence[PodInfo]) -> int:
     return min(pod.priority for pod in pods) if group.priority is None else group.priority
 
 

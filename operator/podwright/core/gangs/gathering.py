@@ -74,6 +74,7 @@ class GatheringGangs:
         """The gangs for which the cache has reservations go on gathering room. Returns the names of the reservations
         that are without their gang.
         """
+        self._cache.reservations.join_parts()
         return [each.name for each in self._cache.reservations.gathered() if not self._adopts(each)]
 
     def _adopts(self, reservation: Reservation) -> bool:
@@ -192,7 +193,7 @@ class GatheringGangs:
         return queue is not None and all(
             above.held.get(resource, 0) - freed.get(above.spec.name, {}).get(resource, 0) + amount
             <= above.entitled(resource)
-            for above in queue.path()
+            for above in queue.path
             for resource, amount in amounts.items()
         )
 

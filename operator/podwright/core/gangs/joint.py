@@ -59,7 +59,8 @@ class Joint:
         """A placement of the waiting members, or a text that says why there is none. Leaves the cache as it was."""
         if len(pods) < 2 or (needed := self.cache.groups.lacking(self.group)) > len(pods):
             return ""
-        if why_infeasible(self.group, self.cache, CapacityBounds(self.framework, self.cache, pods)) is not None:
+        bounds = CapacityBounds(self.framework, self.cache, pods, crowded=True)
+        if why_infeasible(self.group, self.cache, bounds) is not None:
             return COUNTED
         deadline = self.cache.deadline
         deadline.expect(SECONDS)
@@ -72,16 +73,15 @@ class Joint:
 
     def _jointly(self, pods: Sequence[PodInfo], least: int) -> GangPlacement | GangFault | str:
         try:
-            joint = JointProgram(self.framework, self.cache, self._branch(pods), least)
+            joint = JointProgram(self.framework, self.cache, self.branch(pods), least)
         except ValueError:
             return ""
         except PluginError as error:
             return GangFault(self.group, error.plugin, str(error))
         return self._search(joint, pods)
 
-    def _branch(self, pods: Sequence[PodInfo]) -> Branch:
-        members = self.cache.groups.members(self.group.key)
-        return branch_of(self.group, members, pods, self.group.near)
+    def branch(self, pods: Sequence[PodInfo]) -> Branch:
+        return branch_of(self.cache, self.group, pods, self.group.near)
 
     def _search(self, joint: JointProgram, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | str:
         left, work = SECONDS, 0
@@ -92,7 +92,7 @@ class Joint:
                 return NOT_PLANNED + answer.problem
             if answer.found is None:
                 return PROVED if answer.proved and not number else NOT_FOUND
-            decision = self._check(joint, answer.found, pods)
+            decision = self.check(joint, answer.found, pods)
             if not isinstance(decision, int):
                 return decision
             work += decision
@@ -100,7 +100,7 @@ class Joint:
                 break
         return NOT_FOUND
 
-    def _check(self, joint: JointProgram, found: Int64s, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | int:
+    def check(self, joint: JointProgram, found: Int64s, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | int:
         """The placement, if all members pass the filters. Otherwise the program learns which do not, and the work of
         finding that out is returned.
         """
@@ -115,7 +115,7 @@ class Joint:
                 for slot in {slot for _, slot in left}:
                     joint.refuse(slot, found, placed[slot])
                 return simulation.work
-            branch = self._branch(pods)
+            branch = self.branch(pods)
             _count(branch, simulation.assumed)
             simulation.reject_others(pods)
             parts = dict(parts_of(branch)) if self.group.composite else {}

@@ -7,9 +7,9 @@ each placement that members can get one after the other is a solution. Next: `jo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, zip_longest
 from operator import truediv
 from typing import Any, Final
 
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from podwright.core.framework import contract
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import DomainPlugin, Int64s, Scope
+from podwright.core.framework.interface import Bools, DomainPlugin, Int64s, Scope
 from podwright.core.framework.joint_rules import Apart, Barred, Even, JointFilter, JointRule, Near
 from podwright.core.framework.profile import Point
-from podwright.core.framework.program import Program, Rows, TooLargeError
+from podwright.core.framework.program import Answer, Program, Rows, TooLargeError
 from podwright.core.gangs.branches import Branch
 from podwright.core.gangs.capacity_bounds import CapacityBounds
+from podwright.core.gangs.evictions import Evictions
 from podwright.core.gangs.topology_domains import common_domain
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
@@ -50,13 +51,24 @@ class Kind:
 
 
 class JointProgram:
-    """See the module. `least`: how many members must be placed at least. Raises ValueError if members that are placed
-    are not in one domain, and TooLargeError.
+    """See the module. `least`: how many members must be placed at least; `within`: bool[nodes], where they may be, None
+    for all; `evictions`: units that are not on the cache now, but stay unless they leave. Raises ValueError if members
+    that are placed are not in one domain, and TooLargeError.
     """
 
-    def __init__(self, framework: Framework, cache: Cache, branch: Branch, least: int) -> None:
+    def __init__(
+        self,
+        framework: Framework,
+        cache: Cache,
+        branch: Branch,
+        least: int,
+        *,
+        within: Bools | None = None,
+        evictions: Evictions | None = None,
+    ) -> None:
         self._framework = framework
         self._cache = cache
+        self._evictions = evictions
         self.kinds: list[Kind] = []
         self._kinds_of: dict[int, list[Kind]] = {}
         self._gather(branch)
@@ -69,26 +81,43 @@ class JointProgram:
         for rule in rules:
             if isinstance(rule, Barred):
                 self.kinds[rule.member].most[rule.nodes] = 0
+        self._bound()
         self._rows = Rows()
         for kind in self.kinds:
+            if within is not None:
+                kind.most[~within] = 0
             there = np.flatnonzero(kind.most)
             kind.columns = np.full(len(kind.most), -1)
             kind.columns[there] = self._rows.variables(kind.most[there])
             self._rows.at_most(kind.columns[there], len(kind.pods))
         everything = self._columns(self.kinds)
-        total = sum(len(kind.pods) for kind in self.kinds)
         self._rows.at_least(everything, least)
+        if evictions is not None:
+            taken = np.flatnonzero(sum(kind.most for kind in self.kinds))
+            evictions.enter(self._rows, set(taken.tolist()))
         self._room()
         self._demand(rules)
         self._part(branch, None)
-        if least < total:
-            for priority in sorted({kind.pods[0].priority for kind in self.kinds}, reverse=True):
-                self._rows.prefer(self._columns(kind for kind in self.kinds if kind.pods[0].priority == priority))
+        if evictions is not None:
+            evictions.limit(self._rows)
+            if evictions.for_whom is not None:
+                self._leave_for(evictions, evictions.for_whom)
+        self._placing: list[int] = []
+        self._aim(least)
 
-    def program(self, start: Iterable[tuple[PodInfo, int]] = ()) -> Program:
-        """`start`: members with slots of nodes, where the solver may begin."""
+    def program(self, start: Iterable[tuple[PodInfo, int]] = (), victims: Iterable[PodInfo] = ()) -> Program:
+        """`start`: members with slots of nodes, and who leaves for them, where the solver may begin."""
         columns = {pod.uid: kind.columns for kind in self.kinds for pod in kind.pods}
-        return self._rows.program([int(columns[pod.uid][slot]) for pod, slot in start])
+        begun = [int(columns[pod.uid][slot]) for pod, slot in start]
+        known = [self._columns(self.kinds)]
+        if self._evictions is not None:
+            begun += self._evictions.columns_of(victims)
+            known.append(self._evictions.columns)
+        return self._rows.program(begun, known)
+
+    def bounds(self, answer: Answer) -> Sequence[int]:
+        """Of an answer, how many members of each priority are placed at most, the highest first."""
+        return [answer.bounds[aim] for aim in self._placing if aim < len(answer.bounds)]
 
     def refuse(self, slot: int, found: Int64s, placed: int) -> None:
         """Of the kinds that this solution has on a node, only so many members pass the filters there."""
@@ -133,12 +162,40 @@ class JointProgram:
                     fits[slot] &= each[slot] >= amount
                 yield pod, slot
 
+    # What programs with another aim replace
+
+    def _bound(self) -> None:
+        """A place to change what nodes take of each kind, and to add kinds."""
+
+    def _told_apart(self, pod: PodInfo) -> Hashable:
+        """What a kind has in common besides what filters read."""
+        return None
+
+    def _aim(self, least: int) -> None:
+        """The most members of the highest priority, then of the next, by the fewest evictions."""
+        total, evictions = sum(len(kind.pods) for kind in self.kinds), self._evictions
+        priorities = sorted({kind.pods[0].priority for kind in self.kinds}, reverse=True) if least < total else []
+        for priority, lower in zip_longest(priorities, priorities[1:]):
+            these = self._columns(kind for kind in self.kinds if kind.pods[0].priority == priority)
+            self._placing.append(self._rows.prefer(these))
+            if evictions is not None and lower is not None:
+                evictions.prefer_spared(self._rows, lower)
+        if evictions is not None:
+            evictions.prefer_least(self._rows)
+
     # Kinds
 
     def _gather(self, branch: Branch) -> None:
         filters = self._framework.filter_plugins
-        alone = [plugin for plugin in filters if plugin.scope is Scope.NODE and plugin.filter_all is not None]
         domains = [plugin for plugin in filters if isinstance(plugin, DomainPlugin)]
+        alone = [
+            plugin
+            for plugin in filters
+            if plugin.filter_all is not None
+            and (
+                plugin.scope is Scope.NODE or (isinstance(plugin, JointFilter) and not isinstance(plugin, DomainPlugin))
+            )
+        ]
         alike: dict[Any, list[PodInfo]] = {}
         for pod in branch.untried:
             verdicts = (contract.verdict_key_of(plugin, pod) for plugin in alone)
@@ -146,6 +203,7 @@ class JointProgram:
                 pod.priority,
                 pod.requests,
                 pod.namespace,
+                self._told_apart(pod),
                 *verdicts,
                 *(plugin.influence_key(pod) for plugin in domains),
             )
@@ -155,7 +213,7 @@ class JointProgram:
             raise TooLargeError
         found = []
         for pods in alike.values():
-            bounds = CapacityBounds(self._framework, self._cache, pods)
+            bounds = CapacityBounds(self._framework, self._cache, pods, crowded=self._evictions is None)
             found.append(Kind(pods, bounds.per_node(), dict(bounds.templates[0].requests)))
         self.kinds += found
         self._kinds_of[id(branch)] = found
@@ -171,12 +229,12 @@ class JointProgram:
     def _room(self) -> None:
         table = self._cache.table
         resources = dict.fromkeys(resource for kind in self.kinds for resource in kind.requests)
-        self._resource([1] * len(self.kinds), table.allowed_pods - table.pods)
+        self._resource("", [1] * len(self.kinds), table.allowed_pods - table.pods)
         for resource in resources:
             amounts = [kind.requests.get(resource, 0) for kind in self.kinds]
-            self._resource(amounts, table.allocatable(resource) - table.requested(resource))
+            self._resource(resource, amounts, table.allocatable(resource) - table.requested(resource))
 
-    def _resource(self, amounts: Sequence[int], free: Int64s) -> None:
+    def _resource(self, resource: str, amounts: Sequence[int], free: Int64s) -> None:
         """What nodes have of a resource, and that it is enough for one of the members that need more than half of it,
         for two of those that need more than a third, and so on.
         """
@@ -188,15 +246,38 @@ class JointProgram:
         most = np.stack([kind.most for kind, _ in taking])
         columns = np.stack([kind.columns for kind, _ in taking])
         left = np.maximum(free // unit, 0)
-        for slot in np.flatnonzero(sizes @ most > left):
+        wanted = sizes @ most
+        for slot in np.flatnonzero(wanted > (left if self._evictions is None else 0)).tolist():
             self._cache.deadline.point()
             there = most[:, slot] > 0
             room = int(left[slot])
+            if self._evictions is not None:
+                leaving, held, total = self._evictions.on(slot, resource)
+                if wanted[slot] * unit > free[slot] - total:
+                    values = np.append(sizes[there], -np.array(held) / unit)
+                    rest = max(0.0, (int(free[slot]) - total) / unit)
+                    self._rows.at_most(np.append(columns[there, slot], leaving), rest, values)
+            if wanted[slot] <= room:
+                continue
             self._rows.at_most(columns[there, slot], room, sizes[there])
             for few in range(1, FEW + 1):
                 large = there & (sizes * (few + 1) > room)
                 if most[large, slot].sum() > few:
                     self._rows.at_most(columns[large, slot], few)
+
+    def _leave_for(self, evictions: Evictions, may_preempt: Callable[[PodInfo], bool]) -> None:
+        """A unit leaves only where a member of higher priority is placed that may preempt."""
+        claiming = [kind for kind in self.kinds if may_preempt(kind.pods[0])]
+        for each in evictions.kinds:
+            self._cache.deadline.point()
+            takers = np.array(
+                [k.columns[slot] for k in claiming for slot in each.uses if k.pods[0].priority > each.priority]
+            )
+            takers = takers[takers >= 0]
+            most = len(each.units)
+            self._rows.at_most(
+                np.append(takers, each.column).astype(np.int64), 0, np.append(np.full(len(takers), -most), 1)
+            )
 
     # Filters
 

@@ -1,4 +1,5 @@
-"""Packing: of pods that wait together, as many as possible get a node, the most important first. Moves no pod.
+"""Packing: of pods that wait together, as many as possible get a node, the most important first. Moves no pod, unless
+its policy lets the least important be evicted (`displacing`).
 
     one after the other ─► some do not fit ─► the program of all (`joint_program`) ─► a solver ─► all filters
         ─► the better of both ─► pods that are left are scheduled by themselves, and may preempt
@@ -10,7 +11,7 @@ much more there could be. Source of the idea: Christensen, Giallorenzo, Mauro, "
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,6 +20,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.program import Solver, TooLargeError
 from podwright.core.gangs.branches import Branch
+from podwright.core.gangs.displacing import Displacing
 from podwright.core.gangs.joint import SECONDS, take_places
 from podwright.core.gangs.joint_program import JointProgram
 from podwright.core.gangs.simulation import Simulation
@@ -29,7 +31,9 @@ from podwright.core.state.transaction import CacheTransaction, Checkpoint
 Certificate = Literal["Optimal", "Bound", "TimedOut"]
 TOO_LARGE: Final = "the pods and the nodes are too many"
 OTHERS_SECONDS: Final = 10.0
-"""Of CPU: how long pods that are left may be scheduled by themselves. Searches for victims can take long."""
+"""How long pods that are left may be scheduled by themselves: searches for victims can take long. By the clock, because
+a child process that gets little CPU would otherwise run into its own limit.
+"""
 NO_SOLVER: Final = "there is no solver"
 NO_PROCESS: Final = "there is no process for the solver"
 
@@ -58,14 +62,16 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """See the module. `seconds`: how long the solver may work; `cpu`: the CPU seconds of this thread."""
+    """See the module. `seconds`: how long the solver may work; `clock`: the time, in seconds."""
 
     framework: Framework
     cache: Cache
     below: RandomBelow
     solve: Solver | None
     seconds: float
-    cpu: Callable[[], float]
+    clock: Callable[[], float]
+    preempts_at: float | None = None
+    """The time, in seconds since the epoch, if the least important pods may be evicted; None: none may."""
 
     def pack(self, pods: Sequence[PodInfo]) -> Packed:
         """Decides about these pods. Leaves the cache as it was."""
@@ -76,12 +82,16 @@ class Packing:
             proof, problem = _Proof("Optimal"), ""
             if best.placed < len(pods) > 1:
                 candidates = [best]
-                bounds, problem = self._search(transaction, begun, candidates, pods)
-                best = max(candidates, key=lambda each: _counts(each, pods))  # among equals the first
+                bounds, problem, evicting = self._search(transaction, begun, candidates, pods)
+                best = max(candidates, key=lambda each: _counts(each.assumed, pods))  # among equals the first
+                going = {each.pod.uid for each in evicting if isinstance(each, Placement) or each.nominated_node}
+                if (counts := _counts(going, pods)) > _counts(best.assumed, pods):
+                    proof = _proof(pods, counts, bounds)
+                    return Packed(evicting, len(going), proof.certificate, proof.more, problem)
                 if best is not candidates[-1] or len(candidates) == 1:  # which were rolled back
                     transaction.rollback(begun)
                     take_places(self._simulation(transaction), [*map(self._place, best.placements)])
-                proof = _proof(pods, _counts(best, pods), bounds)
+                proof = _proof(pods, _counts(best.assumed, pods), bounds)
             decisions = (*best.placements, *self._others(best, pods))
         return Packed(decisions, best.placed, proof.certificate, proof.more, problem)
 
@@ -106,15 +116,15 @@ class Packing:
 
     def _search(
         self, transaction: CacheTransaction, begun: Checkpoint, candidates: list[Simulation], pods: Sequence[PodInfo]
-    ) -> tuple[Sequence[int], str]:
-        """Adds candidates. Returns what the solver has proved, and why it has not."""
+    ) -> tuple[Sequence[int], str, tuple[Placement | Rejection, ...]]:
+        """Adds candidates. Returns what the solver has proved, why it has not, and decisions that evict pods."""
         transaction.rollback(begun)
         try:
             joint = JointProgram(self.framework, self.cache, Branch(0, untried=pods), 0)
         except TooLargeError:
-            return (), TOO_LARGE
+            return (), TOO_LARGE, ()
         except PluginError as error:
-            return (), str(error)
+            return (), str(error), ()
 
         def add(places: Iterable[tuple[PodInfo, int]]) -> None:
             found = [*places]
@@ -125,22 +135,31 @@ class Packing:
         for places in tightly:
             add(places)
         if self.solve is None or max(each.placed for each in candidates) == len(pods):
-            return (), "" if self.solve else NO_SOLVER
+            return (), "" if self.solve else NO_SOLVER, ()
         self.cache.deadline.expect(2 * SECONDS)
         if self.cache.deadline.check is not None:
-            return (), NO_PROCESS
-        best = max(candidates, key=lambda each: _counts(each, pods))
+            return (), NO_PROCESS, ()
+        best = max(candidates, key=lambda each: _counts(each.assumed, pods))
+        if self.preempts_at is not None:
+            transaction.rollback(begun)
+            displacing = Displacing(self.framework, self.cache, self.below, pods, self.preempts_at)
+            try:
+                found, evicting = displacing.search(self.solve, self.seconds, [*map(self._place, best.placements)])
+            except TooLargeError:
+                found, evicting = None, ()
+            if found is not None:
+                return found.bounds, found.problem, evicting
         answer = self.solve(joint.program(map(self._place, best.placements)), self.seconds)
         if answer.found is not None:
             add(joint.placed(answer.found))
-        return answer.bounds, answer.problem
+        return answer.bounds, answer.problem, ()
 
     def _others(self, best: Simulation, pods: Sequence[PodInfo]) -> Iterator[Decision]:
-        ends = self.cpu() + OTHERS_SECONDS
+        ends = self.clock() + OTHERS_SECONDS
         for pod in pods:
             if pod.uid not in best.assumed:
                 self.cache.deadline.point()
-                if self.cpu() > ends:
+                if self.clock() > ends:
                     return
                 decision = schedule(self.framework, self.cache, pod, self.below)
                 yield decision
@@ -154,9 +173,9 @@ class _Proof:
     more: int = 0
 
 
-def _counts(simulation: Simulation, pods: Sequence[PodInfo]) -> list[int]:
-    """How many pods are placed of each priority, the highest first."""
-    placed = Counter(pod.priority for pod in pods if pod.uid in simulation.assumed)
+def _counts(those: Collection[str], pods: Sequence[PodInfo]) -> list[int]:
+    """How many of the pods with these uids there are of each priority, the highest first."""
+    placed = Counter(pod.priority for pod in pods if pod.uid in those)
     return [placed[priority] for priority in sorted({pod.priority for pod in pods}, reverse=True)]
 
 

@@ -26,6 +26,7 @@ from podwright.core.gangs.rules import disagreement, minimum_out_of_reach, short
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.gangs.topology_domains import common_domain
 from podwright.core.objects.closeness import Closeness
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling, args_of
@@ -60,10 +61,12 @@ class GangPlanner:
             return GangFault(self.group, fault.plugin, str(fault))
 
     def _plan(self, pods: Sequence[PodInfo]) -> GangDecision:
-        problem = disagreement(self.group, pods, self.cache.groups.members(self.group.key).staying.values())
+        groups = self.cache.groups
+        of_class = groups.class_priority(self.group.key) is not None
+        problem = disagreement(self.group, pods, groups.members(self.group.key).staying.values(), of_class=of_class)
         if problem:
             return GangFault(self.group, "", problem)
-        needed = self.cache.groups.lacking(self.group)
+        needed = groups.lacking(self.group)
         if needed > len(pods) and (objection := minimum_out_of_reach(self.group.min_count, self._placed, len(pods))):
             return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name,)))
         queues = queues_of(self.cache) if self.cache.refusals else None
@@ -107,7 +110,10 @@ class GangPlanner:
                 below=self.below,
                 observer=self.observer,
             )
-            branch = branch_of(self.group, self.cache.groups.members(self.group.key), pods, near)
+            try:
+                branch = branch_of(self.cache, self.group, pods, near)
+            except InvalidObjectError as error:
+                return GangFault(self.group, "", str(error))
             objection = Filling(simulation, minimums_first=not self.group.composite).fill(branch)
             if isinstance(objection, Fault):
                 text = f"failed to schedule other pod from a pod group: {objection.message}"
@@ -140,16 +146,20 @@ def decide(planner: GangPlanner, pods: Sequence[PodInfo], now: float) -> GangDec
     decision = planner.plan(pods)
     if not isinstance(decision, GangRejection):
         return decision
-    jointly = ""
-    if decision.attempts and planner.solve is not None and not waits_for_victims(planner.cache, planner.group, pods):
+    jointly, improve = "", None
+    if planner.solve is not None:
         from podwright.core.gangs.joint import Joint  # noqa: PLC0415 -- few gangs need it
+        from podwright.core.gangs.least_victims import LeastVictims  # noqa: PLC0415 -- as Joint
 
-        joint = Joint(planner.framework, planner.cache, planner.group, planner.below, planner.solve).plan(pods)
-        if not isinstance(joint, str):
-            return joint
-        jointly = joint
+        joint = Joint(planner.framework, planner.cache, planner.group, planner.below, planner.solve)
+        improve = LeastVictims(joint, now).improve
+        if decision.attempts and not waits_for_victims(planner.cache, planner.group, pods):
+            planned = joint.plan(pods)
+            if not isinstance(planned, str):
+                return planned
+            jointly = planned
     decision = replace(decision, follow_ups=_follow_ups(planner, decision))
-    found = preempt(planner.framework, planner.cache, planner.group, pods, planner.plan, now)
+    found = preempt(planner.framework, planner.cache, planner.group, pods, planner.plan, now, improve)
     if isinstance(found, GangPlacement):
         return found
     message = ", ".join(text for text in (decision.message, jointly, found.message) if text)

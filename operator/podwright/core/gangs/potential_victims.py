@@ -19,7 +19,7 @@ from podwright.core.framework.profile import Point
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import KIND, BudgetRules
-from podwright.core.preemption.placed_priorities import PlacedPriorities
+from podwright.core.preemption.placed_priorities import may_be_below
 from podwright.core.preemption.queue_claims import QueueClaim
 from podwright.core.preemption.units import Unit, importance, priority_of, split_by_budget, units_below
 from podwright.core.state.cache import Cache
@@ -43,7 +43,8 @@ class PotentialVictims:
         *,
         shrinks: bool = False,
     ) -> None:
-        self._budgets = BudgetRules(cache.store.list(KIND))
+        self.claim: QueueClaim | None = None
+        self.budgets = BudgetRules(cache.store.list(KIND))
         self._found: list[PodInfo] = []
         """Pods of lower priority and members of groups, in the order of nodes."""
         self._only_for_budgets: set[str] = set()
@@ -81,7 +82,7 @@ class PotentialVictims:
                 if on_useless_node:
                     for is_noticed in noticed:  # A loop, because a generator for each placed pod is slow.
                         stays = stays and not is_noticed(pod)
-                if stays and not self._budgets:
+                if stays and not self.budgets:
                     continue
                 if pod.group and is_member(pod):
                     self._units[pod.uid] = None
@@ -103,6 +104,11 @@ class PotentialVictims:
                 found += unit.pods
         return found
 
+    @property
+    def candidates(self) -> list[Unit]:
+        """The units of `pods`."""
+        return [unit for unit in self.units({pod.uid for pod in self.pods}) if not self._stays(unit)]
+
     def _stays(self, unit: Unit) -> bool:
         return self._only_for_budgets.issuperset(pod.uid for pod in unit.pods)
 
@@ -112,7 +118,7 @@ class PotentialVictims:
 
         No other unit changes the result: it makes no filter fail, and what it uses of a budget does not count.
         """
-        namespaces = set(self._budgets.namespaces)
+        namespaces = set(self.budgets.namespaces)
         if namespaces:
             namespaces &= {pod.namespace for pod in self.pods if pod.uid in affecting}
         units = []
@@ -130,7 +136,7 @@ class PotentialVictims:
         """Units whose eviction violates a budget come first, each with the number of its pods that do. Without units
         that stay.
         """
-        violating, others = split_by_budget(units, self._budgets)
+        violating, others = split_by_budget(units, self.budgets)
         ordered = (*violating, *((unit, 0) for unit in others))
         return ((unit, count) for unit, count in ordered if not self._stays(unit))
 
@@ -151,17 +157,23 @@ class PotentialVictims:
 
 
 class ClaimedVictims:
-    """The same for a gang of a queue: the units that its claim takes. None of them violates a budget."""
+    """The same for a gang of a queue: the units that its claim takes. None of them violates a budget. `only`: it takes
+    these, by the uid of a pod.
+    """
 
-    def __init__(self, cache: Cache, claim: QueueClaim, useful: Bools | None) -> None:
-        self._claim = claim
+    def __init__(
+        self, cache: Cache, claim: QueueClaim, useful: Bools | None, only: AbstractSet[str] | None = None
+    ) -> None:
+        self.claim = claim
+        self.budgets = claim.rules
         self._going = {pod.uid for pod in claim.going()}
         """Terminating pods that hold what a limit forbids the gang."""
         infos = [
             info for info in cache.nodes.values() if info.node is not None and (useful is None or useful[info.slot])
         ]
         by_node: dict[str, list[Unit]] = {}
-        for unit in claim.candidates([pod for info in infos for pod in info.pods.values()]):
+        self.candidates = claim.candidates([pod for info in infos for pod in info.pods.values()])
+        for unit in self.candidates:
             info = cache.placement(unit.pods[0].uid)
             assert info is not None, "candidates are placed"
             by_node.setdefault(info.name, []).append(unit)
@@ -172,6 +184,8 @@ class ClaimedVictims:
             return (max(0, len(cache.nodes[node_name].pods) - len(pods)), *claim.cost(pods))
 
         left = [unit for name in sorted(by_node, key=cost) for unit in reversed(by_node[name])]
+        if only is not None:
+            left = sorted((unit for unit in left if unit.pods[0].uid in only), key=claim.is_overdue)
         # What is taken in the gang's own part of the tree may allow more to be taken outside of it.
         while left and len(refused := [unit for unit in left if not claim.take(unit)]) < len(left):
             left = refused
@@ -187,16 +201,16 @@ class ClaimedVictims:
         return ((unit, 0) for unit in units)
 
     def start(self) -> None:
-        self._claim.take_all(self._units)
+        self.claim.take_all(self._units)
 
     def may_return(self, unit: Unit) -> bool:
-        return self._going.isdisjoint(pod.uid for pod in unit.pods) and self._claim.spares(unit)
+        return self._going.isdisjoint(pod.uid for pod in unit.pods) and self.claim.spares(unit)
 
     def returns(self, unit: Unit) -> None:
-        self._claim.give_back(unit)
+        self.claim.give_back(unit)
 
     def importance(self, _now: float) -> Callable[[Unit], tuple[Any, ...]]:
-        return self._claim.importance
+        return self.claim.importance
 
 
 def useful_nodes(framework: Framework, members: Sequence[PodInfo], bounds: CapacityBounds) -> Bools | None:
@@ -212,9 +226,7 @@ def any_lower_priority(priority: int, cache: Cache) -> bool:
     exist.
     """
     groups = cache.groups
-    if not cache.observer(PlacedPriorities).any_below(priority) and not any(
-        group.priority is not None and group.priority < priority for group in groups.all()
-    ):
+    if not may_be_below(priority, cache):
         return False
     for info in cache.nodes.values():
         if info.node is None:

@@ -47,7 +47,9 @@ class Reprieve:
         beyond = self._affected.beyond_node(pods, shares_node=bool(on_nodes))
         before = self._transaction.checkpoint()
         self._transaction.add_back([pod.uid for pod in unit.pods])
-        fit = self._fit_in_order(beyond | on_nodes) if beyond else self._fit_on_nodes(on_nodes)
+        # What the node itself refuses needs no look at other members, unless these reserve what it has.
+        fit = (bool(beyond) and self._affected.must_reserve) or self._fit_on_nodes(on_nodes)
+        fit = fit and (not beyond or self._fit_in_order(beyond | on_nodes))
         if not fit:
             self._transaction.rollback(before)
         return fit

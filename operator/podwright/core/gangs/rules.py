@@ -18,16 +18,18 @@ _COUNTS: Final = re.compile(
 )
 
 
-def disagreement(group: PodGroup, waiting: Sequence[PodInfo], placed: Iterable[PodInfo]) -> str:
+def disagreement(
+    group: PodGroup, waiting: Sequence[PodInfo], placed: Iterable[PodInfo], *, of_class: bool = False
+) -> str:
     """Why the members cannot be planned together; empty if they can.
 
     All must have the same scheduler name, priority and preemption policy. A group's own priority and policy count where
-    it has them.
+    it has them. `of_class`: all have the priority of the group's PriorityClass, or are about to get it.
     """
     if not waiting:
         return ""
     first = waiting[0]
-    priority = first.priority if group.priority is None else group.priority
+    priority = first.own_priority if group.priority is None else group.priority
     policy = group.preemption_policy or first.preemption_policy
     whose = "the pod group's priority" if group.priority is not None else "one another"
     for pod in (*waiting, *placed):
@@ -36,10 +38,10 @@ def disagreement(group: PodGroup, waiting: Sequence[PodInfo], placed: Iterable[P
                 "all pods in a single pod group should have the same .spec.schedulerName set, "
                 f'got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
             )
-        if pod.priority != priority:
+        if not of_class and pod.own_priority != priority:
             return (
                 f"all pods in a single pod group should have the same priority as {whose}, "
-                f"got {pod.priority} and {priority}"
+                f"got {pod.own_priority} and {priority}"
             )
         if pod.preemption_policy != policy:
             return (

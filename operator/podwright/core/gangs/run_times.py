@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import inf
 from typing import Final
 
-from podwright.core.framework.durations import parse_duration
+from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 

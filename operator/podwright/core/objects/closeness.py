@@ -6,8 +6,12 @@ first (`core.state.topologies`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
+
+from podwright.core.objects.errors import InvalidObjectError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +55,40 @@ INDEX_LABELS: Final = (
 )
 """Labels by which controllers number their pods."""
 ANYWHERE: Final = Closeness()
+
+KUEUE_API: Final = "kueue.x-k8s.io"
+WISHES: Final = (
+    f"{KUEUE_API}/podset-required-topology",
+    f"{KUEUE_API}/podset-preferred-topology",
+    f"{KUEUE_API}/podset-slice-required-topology",
+    f"{KUEUE_API}/podset-slice-size",
+    f"{KUEUE_API}/pod-group-pod-index-label",
+)
+"""Kueue's annotations of pods. Source: apis/kueue/v1beta2/topology_types.go of Kueue v0.19.2."""
+Wish = tuple[str, ...]
+"""The values of WISHES; () if a pod has none of them."""
+
+
+def wish_of(annotations: object) -> Wish:
+    """What a pod asks for by annotations, which may be anything."""
+    if not isinstance(annotations, Mapping) or annotations.keys().isdisjoint(WISHES):
+        return ()
+    values: list[Any] = [annotations.get(key) for key in WISHES]
+    return tuple(value if isinstance(value, str) else "" for value in values)
+
+
+@lru_cache(256)
+def closeness_of(wish: Wish) -> Closeness:
+    """As Kueue reads it: what is required counts before what is preferred, and slices need a level and a size. Raises
+    InvalidObjectError naming the annotation.
+    """
+    if not wish:
+        return ANYWHERE
+    required, preferred, level, size, index_label = wish
+    if not (level and size):
+        level = size = ""
+    if size and not (size.isascii() and size.isdigit() and 0 < int(size[:10]) < 1 << 31 and len(size) <= 10):
+        raise InvalidObjectError(f"metadata.annotations[{WISHES[3]}]", "expected a number from 1 on")
+    return Closeness(
+        (required,) if required else (), "" if required else preferred, "", level, int(size or 0), index_label
+    )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
+from podwright.core.objects.compaction import cleared_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.frozen import FrozenDict
 from podwright.core.objects.quantity import MAX_INT64
@@ -107,17 +109,22 @@ def _conditions(raw: Any) -> dict[str, str]:
     }
 
 
+_shared: Final[Callable[[str], str]] = cleared_regularly(lru_cache(maxsize=4096)(str))
+"""The name of an image, which the nodes that have the image share."""
+
+
 def _parse(raw: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> Node:
     spec = as_mapping(raw.get("spec"), "spec")
     status = as_mapping(raw.get("status"), "status")
     images: dict[str, int] = {}
     for index, item in enumerate(as_list(status.get("images"), "status.images")):
-        image = as_mapping(item, f"status.images[{index}]")
+        image = item if type(item) is dict else as_mapping(item, f"status.images[{index}]")
         size = image.get("sizeBytes") or 0
         if not isinstance(size, int) or abs(size) > MAX_INT64:
             raise InvalidObjectError(f"status.images[{index}].sizeBytes", "expected a whole number of 64 bits")
-        for image_name in as_list(image.get("names"), f"status.images[{index}].names"):
-            images.setdefault(str(image_name), size)
+        names = image.get("names")
+        for image_name in names if type(names) is list else as_list(names, f"status.images[{index}].names"):
+            images.setdefault(_shared(str(image_name)), size)
     return Node(
         name=name,
         uid=str(metadata.get("uid") or ""),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final, NoReturn
@@ -24,7 +24,8 @@ from podwright.core.objects.affinity import (
     pod_affinity_of,
     spread_constraints_of,
 )
-from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.closeness import Wish, wish_of
+from podwright.core.objects.compaction import RecentCache, cleared_regularly
 from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.frozen import FrozenBody, FrozenDict, frozen
@@ -133,6 +134,9 @@ class PodInfo:
     phase: str
     terminating: bool
     priority: int
+    """The one that counts: that of the PriorityClass that its group names, or its own."""
+    own_priority: int
+    """What its spec says."""
     preemption_policy: str
     creation: float
     start_time: float | None
@@ -166,6 +170,8 @@ class PodInfo:
     """The name of its PriorityClass; empty if it has none."""
     run_limit: float
     """For how many seconds it may run (`activeDeadlineSeconds`); 0: it does not say."""
+    grace: float
+    """How many seconds it has to end (`terminationGracePeriodSeconds`); 0: it does not say."""
     run_time: str
     """For how long it runs, as its annotation podwright.dev/run-time says it; empty if it does not say."""
     policy: str
@@ -178,6 +184,8 @@ class PodInfo:
     """An annotation of STAYS forbids autoscalers to move it."""
     task: str
     """Its task of a group of Volcano, by its annotation volcano.sh/task-spec, in the same way."""
+    wish: Wish
+    """How close together its annotations of Kueue ask its pod set to be, see `closeness_of`."""
     raw: Mapping[str, Any] | None
     """The object as the API server sent it; None unless the pod is pending."""
 
@@ -278,7 +286,7 @@ _NO_OBJECT: Final[Mapping[str, Any]] = FrozenDict()
 def parse_pod(raw: Mapping[str, Any], *, keep_raw: bool = False) -> PodInfo:
     """A v1.Pod. Raises InvalidObjectError naming the pod and the field."""
     try:
-        metadata = as_mapping(raw.get("metadata"), "metadata")
+        metadata = raw.metadata if type(raw) is PodText else as_mapping(raw.get("metadata"), "metadata")
         name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
         if not isinstance(name, str) or not name or not isinstance(namespace, str):
             raise InvalidObjectError("metadata.name", "a name and a namespace are required")
@@ -297,11 +305,14 @@ def _name_of(raw: Mapping[str, Any]) -> str:
 def _parse(
     raw: Mapping[str, Any], metadata: Mapping[str, Any], namespace: str, name: str, *, keep_raw: bool
 ) -> PodInfo:
-    spec = as_mapping(raw.get("spec"), "spec")
-    status = as_mapping(raw.get("status"), "status")
+    if type(raw) is PodText:
+        parsed, node_name, status = raw.spec, raw.node_name, raw.status
+    else:
+        spec = as_mapping(raw.get("spec"), "spec")
+        parsed, node_name = spec_of(spec, namespace), str(spec.get("nodeName") or "")
+        status = as_mapping(raw.get("status"), "status")
     conditions = _true_conditions(listed) if (listed := status.get("conditions")) else _NO_OBJECT
-    parsed = _spec_of(spec, namespace)
-    labels = _label_set(as_labels(own, "metadata.labels")) if (own := metadata.get("labels")) else _UNLABELLED
+    labels = _label_set(own) if (own := metadata.get("labels")) else _UNLABELLED
     annotations = metadata.get("annotations")
     made = PodInfo(
         namespace=namespace,
@@ -312,17 +323,18 @@ def _parse(
         resource_version=str(metadata.get("resourceVersion") or ""),
         generation=generation if isinstance(generation := metadata.get("generation"), int) else 0,
         scheduler_name=parsed.scheduler_name,
-        node_name=str(spec.get("nodeName") or ""),
+        node_name=node_name,
         nominated_node_name=str(status.get("nominatedNodeName") or ""),
         phase=str(status.get("phase") or "Pending"),
         terminating=bool(metadata.get("deletionTimestamp")),
         priority=parsed.priority,
+        own_priority=parsed.priority,
         preemption_policy=parsed.preemption_policy,
         creation=parse_time(metadata.get("creationTimestamp"), "metadata.creationTimestamp") or 0.0,
         start_time=parse_time(status.get("startTime"), "status.startTime"),
         owner=controller_of(metadata),
         gates=parsed.gates,
-        requests=parsed.requests if follows_spec(status) else requests_of(spec, status),
+        requests=parsed.requests if follows_spec(status) else requests_of(parsed.brief, status),
         limits=parsed.limits,
         node_affinity=parsed.node_affinity,
         pod_affinity=parsed.pod_affinity,
@@ -334,17 +346,19 @@ def _parse(
         local_storage=parsed.local_storage,
         resource_claims=parsed.resource_claims,
         generated_claims=_generated_claims(status) if parsed.resource_claims else _NO_OBJECT,
-        group=group_of(spec, labels, namespace, metadata.get("annotations")),
+        group=group_of(parsed.brief, labels, namespace, annotations),
         preempted=conditions.get("DisruptionTarget", _NO_OBJECT).get("reason") == "PreemptionByScheduler",
         ready="Ready" in conditions,
         required_features=parsed.required_features,
         priority_class=parsed.priority_class,
         run_limit=parsed.run_limit,
+        grace=parsed.grace,
         run_time=_named(annotations, RUN_TIME_ANNOTATION) if annotations else "",
         policy=_named(annotations, POLICY_ANNOTATION) if annotations else "",
         queue=_named(annotations, QUEUE_ANNOTATION) if annotations else "",
         stays=any(_named(annotations, key) == value for key, value in STAYS.items()) if annotations else False,
         task=_named(annotations, TASK_KEY) if annotations else "",
+        wish=wish_of(annotations) if annotations else (),
         raw=raw if keep_raw else None,
     )
     return _frozen(made)
@@ -357,8 +371,8 @@ def _named(annotations: object, key: str) -> str:
     return named if len(named) <= _MAX_NAME else f"{named[:_MAX_NAME]}…"
 
 
-def _label_set(labels: dict[str, str]) -> LabelSet:
-    return _labels.get(labels, lambda: LabelSet(labels))
+def _label_set(raw: object) -> LabelSet:
+    return _labels.get(raw, lambda: LabelSet(as_labels(raw, "metadata.labels")))
 
 
 _UNLABELLED: Final = _label_set({})
@@ -389,6 +403,42 @@ class ParsedSpec:
     required_features: frozenset[str]
     priority_class: str
     run_limit: float
+    grace: float
+    brief: Mapping[str, Any]
+    """The spec with only what is read together with metadata and status: requests, and the name of the group."""
+
+
+class PodText(Mapping[str, Any]):
+    """A v1.Pod with a node as JSON text, of which only metadata and status have been read, because a pod with the same
+    spec is known: see `pod_text`. What else is asked for is read then. Has no managed fields.
+    """
+
+    __slots__ = ("metadata", "node_name", "spec", "status", "text")
+
+    def __init__(
+        self, text: bytes, metadata: Mapping[str, Any], status: Mapping[str, Any], spec: ParsedSpec, node_name: str
+    ) -> None:
+        self.text = text
+        self.metadata = metadata
+        self.status = status
+        self.spec = spec
+        self.node_name = node_name
+
+    def __getitem__(self, key: str) -> Any:
+        if key == "metadata":
+            return self.metadata
+        return self.status if key == "status" else self.whole()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("metadata", "spec", "status"))
+
+    def __len__(self) -> int:
+        return 3
+
+    def whole(self) -> dict[str, Any]:
+        """The pod as any other raw object."""
+        whole: dict[str, Any] = orjson.loads(self.text)
+        return whole
 
 
 MAX_CACHED_SPECS: Final = 1024
@@ -402,26 +452,30 @@ differ.
 """
 
 
-def _spec_of(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
+def spec_of(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
     """The parsed spec, cached by its JSON bytes, because the pods of one template have equal specs.
 
-    A lookup takes a tenth of the time of parsing.
+    A lookup takes a tenth of the time of parsing. Raises InvalidObjectError.
     """
     own = dict(spec)
     own.pop("nodeName", None)
     try:
-        key = orjson.dumps((namespace, own))
+        key = spec_key(orjson.dumps(own), namespace)
     except orjson.JSONEncodeError:
         return _parse_spec(spec, namespace)
-    if _TOKEN_VOLUME in key:
-        key = _TOKEN_VOLUMES.sub(_TOKEN_VOLUME, key)
     parsed = SPEC_CACHE.get(key)
     if parsed is None:
         parsed = _parse_spec(spec, namespace)
         if not parsed.volumes:  # volume names of these pods are significant, and the key has lost token suffixes
-            # a copy, because the bytes from orjson keep a larger buffer allocated
-            SPEC_CACHE.put(bytes(memoryview(key)), parsed, len(key))
+            SPEC_CACHE.put(key, parsed, len(key))
     return parsed
+
+
+def spec_key(text: bytes, namespace: str) -> bytes:
+    """The key in SPEC_CACHE of a spec without its nodeName."""
+    if _TOKEN_VOLUME in text:
+        text = _TOKEN_VOLUMES.sub(_TOKEN_VOLUME, text)
+    return b"%b %b" % (namespace.encode(), text)
 
 
 def _parse_spec(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
@@ -450,11 +504,21 @@ def _parse_spec(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
         resource_claims=_pod_claims(spec) if spec.get("resourceClaims") else (),
         required_features=required_features(spec),
         priority_class=str(spec.get("priorityClassName") or ""),
-        run_limit=_run_limit(spec.get("activeDeadlineSeconds")),
+        run_limit=_positive(spec.get("activeDeadlineSeconds")),
+        grace=_positive(spec.get("terminationGracePeriodSeconds")),
+        brief={
+            "containers": [_brief(each) for each in containers],
+            "initContainers": [_brief(each) for each in init_containers],
+            **{key: spec[key] for key in ("overhead", "resources", "schedulingGroup") if key in spec},
+        },
     )
 
 
-def _run_limit(value: object) -> float:
+def _brief(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: container[key] for key in ("name", "resources", "restartPolicy") if key in container}
+
+
+def _positive(value: object) -> float:
     return float(value) if isinstance(value, int) and 0 < value < 2**31 else 0.0
 
 
@@ -500,8 +564,12 @@ def controller_of(metadata: Mapping[str, Any]) -> Owner | None:
     for item in as_list(references, "metadata.ownerReferences"):
         owner = as_mapping(item, "metadata.ownerReferences")
         if owner.get("controller"):
-            return Owner(*(str(owner.get(k) or "") for k in ("apiVersion", "kind", "name", "uid")))
+            return _owner(*[str(owner.get(k) or "") for k in ("apiVersion", "kind", "name", "uid")])
     return None
+
+
+_owner: Final = cleared_regularly(lru_cache(maxsize=1024)(Owner))
+"""The pods of one owner share it."""
 
 
 def _host_ports(
@@ -575,5 +643,7 @@ def _true_conditions(raw: object) -> Mapping[str, Mapping[str, Any]]:
     """The conditions that are True, by their types."""
     conditions = as_list(raw, "status.conditions")
     return {
-        str(item.get("type")): item for item in conditions if isinstance(item, Mapping) and item.get("status") == "True"
+        str(item.get("type")): item
+        for item in conditions
+        if (type(item) is dict or isinstance(item, Mapping)) and item.get("status") == "True"
     }

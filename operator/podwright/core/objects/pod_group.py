@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 from podwright.core.objects.closeness import Closeness
+from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive
+from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive, shortened
 from podwright.core.objects.resources import resource_list
 from podwright.core.objects.sub_groups import (
     BELOW,
@@ -67,12 +69,15 @@ ALL: Final[Mapping[str, str]] = {**APIS, MADE_KIND: MADE_API}
 GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 OLD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
 GROVE_LABEL: Final = "grove.io/podgang"
+_GROUP_LABELS: Final = frozenset((GROUP_LABEL, OLD_GROUP_LABEL, GROVE_LABEL))
 GROUP_ANNOTATIONS: Final = {
     "scheduling.k8s.io/group-name": VOLCANO_API,
     "scheduling.volcano.sh/group-name": VOLCANO_API,
     "pod-group-name": KAI_API,
 }
 """By which pods name their group of these APIs. The first that a pod has counts."""
+KAI_STALENESS_SECONDS: Final = 60.0
+"""What KAI's scheduler has by default (`cmd/scheduler/app/options/options.go`)."""
 VOLCANO_DEFAULT_QUEUE: Final = "default"
 """Volcano's API server puts it into each group that names no queue."""
 
@@ -84,7 +89,8 @@ _LONGEST_NAME: Final = 253
 class PodGroup:
     """See the module. Compared by identity; an update is a new object.
 
-    `priority` and `preemption_policy` are None if the API does not have them; then those of the pods apply.
+    `priority` and `preemption_policy` are None if the API does not have them; then those of the pods apply, see
+    `PodGroups.ranked`.
     """
 
     key: str
@@ -108,8 +114,6 @@ class PodGroup:
     """Disruption mode `all`: preemption evicts all members or none."""
     priority: int | None
     preemption_policy: str | None
-    initially_scheduled: bool
-    """A condition says that the group was scheduled at least once."""
     queue: str
     """The queue of its members that name none themselves; empty if the API has none."""
     raw: Mapping[str, Any]
@@ -119,16 +123,20 @@ class PodGroup:
     """Its parts, if they have minimums of their own."""
     part_of: PartOf | None = None
     """The part to which a member belongs."""
-    firm: bool = False
-    """Its members are never evicted for other pods."""
-    preemption_delay: str = ""
-    """For how long it waits before it preempts, such as `30s`; empty: not at all."""
+    firm: bool | None = None
+    """True if its members are never evicted for other pods, False if they may be; None: their priorities say it."""
+    preemption_delay: float = 0.0
+    """For how many seconds it waits before it preempts."""
+    stale_after: float = inf
+    """For how many seconds it may run without its minimum, before what is left of it is evicted."""
     parent: str = ""
     """The key of the CompositePodGroup above it; empty if there is none."""
     claims: frozenset[tuple[str, str, str]] = frozenset()
     """Its entries of `spec.resourceClaims`, as PodClaim has them: name, claim and template. If a pod has the same
     entry, the claim is the group's.
     """
+    priority_class: str = ""
+    """The PriorityClass that it names, of which its members have their priority, whatever their own; empty if none."""
     order: tuple[str, str] = ("", "")
     """Where it stands among the groups beside it: when it was created, and its name."""
 
@@ -173,6 +181,8 @@ def group_key(api: str, namespace: str, name: str) -> str:
 
 def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str, annotations: object = None) -> str:
     """The key of the group to which a pod belongs, or an empty string: the first of `groups_named`."""
+    if annotations is None and "schedulingGroup" not in spec and _GROUP_LABELS.isdisjoint(labels):
+        return ""  # as of most pods
     return next(groups_named(spec, labels, namespace, annotations), "")
 
 
@@ -264,20 +274,24 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         all_or_none=_all_or_none(spec.get("disruptionMode")),
         priority=priority if api in (WORKLOAD_API, COMPOSITE_API) else None,
         preemption_policy=str(spec["preemptionPolicy"]) if spec.get("preemptionPolicy") else None,
-        initially_scheduled=_was_scheduled(as_mapping(raw.get("status"), "status")),
         queue=_QUEUES[api](spec.get("queue")) if api in _QUEUES else "",
         raw=raw,
         owner=str(spec.get("owner") or "") if api == MADE_API else "",
         tree=tree if part_of else None,
         part_of=part_of,
-        firm=_is_firm(spec.get("preemptibility")) if api == KAI_API else False,
-        preemption_delay=as_optional_text(spec.get("preemptionDelay"), "spec.preemptionDelay")
-        if api == KAI_API
-        else "",
+        firm=_is_firm(spec.get("preemptibility")) if api == KAI_API else None,
+        preemption_delay=_seconds(spec, "preemptionDelay", 0.0) if api == KAI_API else 0.0,
+        stale_after=_stale_after(spec) if api == KAI_API else inf,
         claims=_claims(spec) if api == WORKLOAD_API and spec.get("resourceClaims") else frozenset(),
         parent=_parent(spec, namespace) if api in (WORKLOAD_API, COMPOSITE_API) else "",
+        priority_class=_class_named(spec) if api in (VOLCANO_API, KAI_API, GROVE_API) else "",
         order=(str(metadata.get("creationTimestamp") or ""), name),
     )
+
+
+def _class_named(spec: Mapping[str, Any]) -> str:
+    name = spec.get("priorityClassName")
+    return name if isinstance(name, str) else ""
 
 
 def _queue(value: object) -> str:
@@ -298,23 +312,19 @@ is no gang.
 """
 
 
-def _of_workload(spec: Mapping[str, Any]) -> Terms:
+def _of_workload(spec: Mapping[str, Any], minimum: str = "minCount", basic: int = 0) -> Terms:
+    """`minimum`: the field of a gang's; `basic`: that of a group under the basic policy."""
     policy = as_mapping(spec.get("schedulingPolicy"), "spec.schedulingPolicy")
     gang = policy.get("gang")
     if gang is None:
-        return SubGroup(), None
+        return SubGroup(pods=basic), None
     where = "spec.schedulingPolicy.gang"
-    return SubGroup(pods=as_positive(as_mapping(gang, where).get("minCount"), f"{where}.minCount")), None
+    return SubGroup(pods=as_positive(as_mapping(gang, where).get(minimum), f"{where}.{minimum}")), None
 
 
 def _of_composite(spec: Mapping[str, Any]) -> Terms:
     """Of a basic one, a group is placed even alone."""
-    policy = as_mapping(spec.get("schedulingPolicy"), "spec.schedulingPolicy")
-    gang = policy.get("gang")
-    if gang is None:
-        return SubGroup(pods=1), None
-    where = "spec.schedulingPolicy.gang"
-    return SubGroup(pods=as_positive(as_mapping(gang, where).get("minGroupCount"), f"{where}.minGroupCount")), None
+    return _of_workload(spec, "minGroupCount", basic=1)
 
 
 def _claims(spec: Mapping[str, Any]) -> frozenset[tuple[str, str, str]]:
@@ -381,11 +391,24 @@ _TREES: Final[Mapping[str, Callable[[Mapping[str, Any]], Terms]]] = {
 }
 
 
-def _is_firm(preemptibility: object) -> bool:
-    """Without it, the priorities of the pods say it."""
+def _is_firm(preemptibility: object) -> bool | None:
     if preemptibility not in (None, "", "preemptible", "non-preemptible"):
         raise InvalidObjectError("spec.preemptibility", "expected preemptible or non-preemptible")
-    return preemptibility == "non-preemptible"
+    return preemptibility == "non-preemptible" if preemptibility else None
+
+
+def _seconds(spec: Mapping[str, Any], name: str, default: float) -> float:
+    text = as_optional_text(spec.get(name), f"spec.{name}")
+    try:
+        return parse_duration(text) if text else default
+    except ValueError as error:
+        raise InvalidObjectError(f"spec.{name}", f"{shortened(text)} is not a duration") from error
+
+
+def _stale_after(spec: Mapping[str, Any]) -> float:
+    """Negative: for ever."""
+    seconds = _seconds(spec, "stalenessGracePeriod", KAI_STALENESS_SECONDS)
+    return inf if seconds < 0 else seconds
 
 
 def _timeout(value: object) -> float | None:
@@ -415,12 +438,3 @@ _CLOSENESS: Final[Mapping[str, Callable[[Mapping[str, Any]], Closeness]]] = {
 def _all_or_none(mode: object) -> bool:
     """True if the mode is `{all: {}}` (v1beta1) or the string `PodGroup` (v1alpha2)."""
     return "all" in mode if isinstance(mode, Mapping) else mode == "PodGroup"
-
-
-def _was_scheduled(status: Mapping[str, Any]) -> bool:
-    return any(
-        isinstance(condition, Mapping)
-        and condition.get("type") in ("PodGroupInitiallyScheduled", "PodGroupScheduled", "Scheduled")
-        and condition.get("status") == "True"
-        for condition in as_list(status.get("conditions"), "status.conditions")
-    )

@@ -17,6 +17,19 @@ MAX_PROBLEMS: Final = 8
 """At most this many problems of one object are kept, so that one object cannot fill the log."""
 
 
+def value_at(raw: object, *path: str) -> Any:
+    """The value at this path, or None. The object may be malformed."""
+    for key in path:
+        raw = raw.get(key) if isinstance(raw, Mapping) else None
+    return raw
+
+
+def mapping_at(raw: object, *path: str) -> Mapping[str, Any]:
+    """Likewise; empty if it is no object."""
+    found = value_at(raw, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
 def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
     """`raw` as a mapping; None as an empty one. Raises InvalidObjectError for anything else."""
     if type(raw) is dict:  # the usual case, and much cheaper to check than Mapping
@@ -115,16 +128,6 @@ class Problems(list[InvalidObjectError]):
         except InvalidObjectError as error:
             self.note(error)
             return ()
-
-    def entries(self, raw: object, where: str, parse: Callable[[Any, str], T]) -> dict[str, T]:
-        """The entries of a map that can be parsed."""
-        found = {}
-        for key, value in self.mapping(raw, where).items():
-            try:
-                found[str(key)] = parse(value, f"{where}[{key}]")
-            except InvalidObjectError as error:
-                self.note(error)
-        return found
 
     def mapping(self, raw: object, where: str) -> Mapping[str, Any]:
         """An object, empty if it is not one."""

@@ -37,6 +37,7 @@ Nanos = dict[str, int]
 _by_source: Final[Interner[Requests]] = Interner()
 _limits: Final[Interner[ResourceLimits]] = Interner()
 _by_amounts: Final[WeakValues[object, Requests]] = WeakValues()
+_CONTAINER_STATUSES: Final = ("containerStatuses", "initContainerStatuses")
 _DEFAULTS: Final[Mapping[str, int]] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAULT_MEMORY * 10**9}
 _NO_DEFAULTS: Final[Mapping[str, int]] = {}
 
@@ -63,7 +64,14 @@ def follows_spec(status: Mapping[str, Any]) -> bool:
     """
     if "allocatedResources" in status or "resources" in status:
         return False
-    return not _resized_containers(status) and not _infeasible(status)
+    for field in _CONTAINER_STATUSES:
+        if (listed := status.get(field)) is None:
+            continue
+        for item in as_list(listed, f"status.{field}"):
+            container = item if type(item) is dict else as_mapping(item, f"status.{field}")
+            if "allocatedResources" in container or "resources" in container:
+                return False
+    return not status.get("conditions") or not _infeasible(status)
 
 
 def _share(requests: Requests) -> Requests:
@@ -158,12 +166,10 @@ def _resized_containers(status: Mapping[str, Any]) -> Mapping[str, Mapping[str, 
 
     The first status of a name applies.
     """
-    if "containerStatuses" not in status and "initContainerStatuses" not in status:
-        return {}
     found: dict[str, Mapping[str, Any]] = {}
-    for field in ("containerStatuses", "initContainerStatuses"):
+    for field in _CONTAINER_STATUSES:
         for item in as_list(status.get(field), f"status.{field}"):
-            container = as_mapping(item, f"status.{field}")
+            container = item if type(item) is dict else as_mapping(item, f"status.{field}")
             found.setdefault(str(container.get("name")), container)
     if any("allocatedResources" in c or "resources" in c for c in found.values()):
         return found
@@ -179,7 +185,7 @@ def _pod_source(status: Mapping[str, Any]) -> object:
 
 def _infeasible(status: Mapping[str, Any]) -> bool:
     for item in as_list(status.get("conditions"), "status.conditions"):
-        condition = as_mapping(item, "status.conditions")
+        condition = item if type(item) is dict else as_mapping(item, "status.conditions")
         if condition.get("type") == "PodResizePending":
             return condition.get("reason") == "Infeasible"
     return False

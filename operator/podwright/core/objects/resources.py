@@ -14,6 +14,7 @@ from typing import Final
 
 from podwright.core.objects.compaction import cleared_regularly
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.names import is_dns_subdomain
 from podwright.core.objects.quantity import (
     MAX_INT64,
     NANO,
@@ -39,7 +40,6 @@ _STANDARD: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _NATIVE_DOMAIN: Final = "kubernetes.io/"
 _QUOTA_PREFIX: Final = "requests."
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
-_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -91,7 +91,7 @@ def is_qualified_name(name: str) -> bool:
 @lru_cache(maxsize=256)
 def _is_domain(name: str) -> bool:
     """One pod may name thousands of resources, mostly of one domain."""
-    return len(name) <= 253 and _DOMAIN.fullmatch(name) is not None
+    return is_dns_subdomain(name)
 
 
 @cleared_regularly

@@ -26,7 +26,8 @@ class WatchedKind:
 
     `plural_field`: the plural as a field name, such as `csiNodes`, which is the field of a dump that `podwright
     evaluate` reads. `required`: the scheduler cannot work without it. `updated`: plugins update objects of this kind.
-    `spec_fields`: if given, only these fields of `spec`, and no `status`, are stored.
+    `spec_fields`: if given, only these fields of `spec`, and no `status`, are stored. `on_demand`: watched only while
+    the API server serves kinds that name its objects, by a door.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class WatchedKind:
     required: bool = False
     updated: bool = False
     spec_fields: tuple[str, ...] = ()
+    on_demand: bool = False
 
     @property
     def plural(self) -> str:
@@ -46,6 +48,7 @@ class WatchedKind:
 
 NODE_KIND: Final = WatchedKind("Node", "", "v1", "nodes", namespaced=False, required=True)
 POD_KIND: Final = WatchedKind("Pod", "", "v1", "pods", namespaced=True, required=True)
+PRIORITY_CLASS: Final = "PriorityClass"
 
 _SELECTOR: Final = ("selector",)
 STORED_KINDS: Final = (
@@ -66,6 +69,7 @@ STORED_KINDS: Final = (
     WatchedKind("ResourceSlice", "resource.k8s.io", "v1", "resourceSlices", namespaced=False),
     WatchedKind("ResourceClaim", "resource.k8s.io", "v1", "resourceClaims", namespaced=True),
     WatchedKind("DeviceTaintRule", "resource.k8s.io", "v1", "deviceTaintRules", namespaced=False),
+    WatchedKind(PRIORITY_CLASS, "scheduling.k8s.io", "v1", "priorityClasses", namespaced=False, on_demand=True),
 )
 """The kinds of the object store, in the order in which a dump is read. Nodes and pods are stored elsewhere."""
 

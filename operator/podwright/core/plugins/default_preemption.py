@@ -40,6 +40,7 @@ from podwright.core.preemption.evaluator import (
     acceptable,
     select_victims,
 )
+from podwright.core.preemption.placed_priorities import may_be_below
 from podwright.core.preemption.queue_claims import QueueClaim, claim_of, has_queue
 from podwright.core.preemption.units import Unit, victims_are_going
 from podwright.core.queues.flavors import NOWHERE
@@ -245,6 +246,11 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         slots = diagnosis.resolvable()
         slots = slots if within is None else slots[within[slots]]
         run = DryRun()
+        if claim is None and not may_be_below(pod.priority, cache):  # as each node would say
+            run.rejected = dict.fromkeys(
+                (cache.node_at(slot).name for slot in slots.tolist()), unresolvable(NO_VICTIMS)
+            )
+            return run
         faults: list[PluginError] = []
         for node in self._nodes_in_turn(slots, run) if claim is None else self._nodes_of_claim(slots, run, claim):
             cache.deadline.point()

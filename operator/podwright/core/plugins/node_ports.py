@@ -27,6 +27,7 @@ from podwright.core.framework.interface import (
     PreFilterPlugin,
     Scope,
 )
+from podwright.core.framework.joint_rules import Apart, Barred, JointFilter, JointRule
 from podwright.core.framework.status import SKIP, Status, unschedulable
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.node import Node
@@ -111,7 +112,7 @@ class PortIndex:
         """Ignored: ports do not depend on namespaces."""
 
 
-class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
+class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions, JointFilter):
     """See the module."""
 
     name = "NodePorts"
@@ -122,6 +123,7 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._index = handle.cache.observer(PortIndex)
+        self._table = handle.cache.table
 
     def costs(self, pod: PodInfo) -> Iterable[Cost]:
         return (Cost(number, "host ports", 5e-6),) if (number := len(pod.ports)) > ORDINARY else ()
@@ -140,6 +142,18 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
 
     def verdict_key(self, pod: PodInfo) -> Hashable:
         return pod.ports
+
+    def joint_rules(self, members: Sequence[PodInfo]) -> Iterator[JointRule]:
+        nodes = np.arange(self._table.size)
+        used = [(number, _used_by(pod)) for number, pod in enumerate(members) if pod.ports]
+        for position, (one, ports) in enumerate(used):
+            for rows in self._index.conflicting(members[one].ports):
+                taken = np.zeros(len(nodes), np.bool_)
+                taken[np.fromiter(rows, np.intp, len(rows))] = True
+                yield Barred(one, taken)
+            for other, _ in used[position:]:
+                if any(ports.conflicts(port) for port in members[other].ports):
+                    yield Apart(one, other, self.name, nodes, len(nodes))
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         ok: Bools | None = None

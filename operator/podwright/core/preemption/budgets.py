@@ -194,6 +194,15 @@ class Budgets:
         restore()
         return False
 
+    def left(self, pod: PodInfo) -> tuple[tuple[str, int], int] | None:
+        """The first budget that applies to an eviction of the pod, and how many it still allows; None if none does."""
+        budgets = self._rules.of(pod.namespace) if pod.labels else None
+        applying = None if budgets is None else budgets.selected.by(pod.labels)
+        if budgets is None or applying is None:
+            return None
+        left = self._left.get(pod.namespace, budgets.allowed)
+        return (pod.namespace, applying[0]), max(0, int(left[applying[0]]))
+
     def restorer(self) -> Callable[[], None]:
         """A function after which only those count as evicted that do now."""
         before = {namespace: left.copy() for namespace, left in self._left.items()}

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
+from podwright.core.state.cache import Cache
 from podwright.core.state.observers import Batch, PodsInRows
+
+
+def may_be_below(priority: int, cache: Cache) -> bool:
+    """False if no unit on the cache is of lower priority, because no placed pod and no group is."""
+    return cache.observer(PlacedPriorities).any_below(priority) or any(
+        known < priority for known in cache.groups.priorities
+    )
 
 
 class PlacedPriorities:

@@ -10,6 +10,7 @@ itself. So a dry run on copies of nodes and a plan in a transaction use it in th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -20,6 +21,9 @@ from math import inf
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
+from podwright.core.framework.program import Floats, Positions, Rows
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.preemption.budgets import BudgetRules, Budgets
@@ -44,12 +48,13 @@ class _Level:
     min_runtimes: tuple[float, float]
     """Of its pods, before a pod of their own queue, or another queue, may have them evicted."""
 
-    def keeps_guarantee(self, amounts: Mapping[str, int]) -> bool:
-        """True if the queue has at least its guarantee without these amounts. A guarantee without a bound protects only
-        what is scarce itself: otherwise a pod with a CPU would keep its GPUs for good.
+    def keeps_guarantee(self, amounts: Mapping[str, int], assumed: Mapping[str, int]) -> bool:
+        """True if the queue has at least its guarantee without these amounts, and without what is `assumed` to have a
+        node: a Binding may fail. A guarantee without a bound protects only what is scarce itself: otherwise a pod with
+        a CPU would keep its GPUs for good.
         """
         return all(
-            self.left.get(resource, 0) - amount >= guarantee
+            self.left.get(resource, 0) - amount - (assumed.get(resource, 0) if guarantee else 0) >= guarantee
             for resource, amount in amounts.items()
             if (guarantee := self.queue.guarantee(resource)) != MAX_INT64
         )
@@ -111,10 +116,10 @@ class QueueClaim:
         self._first = pods[0]
         self._cache = cache
         self._queues = queues_of(cache)
-        self._tree = self._queues.shared_out()
+        self._tree = self._queues.tree()  # `claim_of` has shared out
         self._priority = priority
         self._now = now
-        self._rules = budgets
+        self.rules = budgets
         self._budgets = Budgets(budgets, by_eviction=True)
         self._levels: dict[str, _Level] = {}
         self._reaches: dict[str, _Reach | None] = {}
@@ -122,12 +127,12 @@ class QueueClaim:
         self._off_nodes = self._held_off_nodes()
         self._main = ""
         """The resource of which the claim needs the largest part."""
-        self._path = [self._level(queue) for queue in leaf.path()]
+        self._path = [self._level(queue) for queue in leaf.path]
         self._request = self._tree.tracked(self._queues.amounts_together(pods, place))
         behind = self._queues.promised_behind(pods)
         self._promised = {
             (queue.spec.name, resource): queue.promised.get(resource, 0) - behind.get(resource, 0)
-            for queue in (*leaf.path(), self._tree.top)
+            for queue in leaf.up
             for resource in self._request
         }
         self.splits_units = False
@@ -270,9 +275,74 @@ class QueueClaim:
         for unit in units:
             self._move(self._parts_of(unit), 1)
             del self.taken[unit]
-        self._budgets = Budgets(self._rules, by_eviction=True)
+        self._budgets = Budgets(self.rules, by_eviction=True)
         for unit in self.taken:
             self._within_budgets(unit)
+
+    def kind_of(self, unit: Unit) -> Any:
+        """Units of one pod each with an equal kind and equal requests, on one node, can be taken in the same cases."""
+        return self._queues.queue_of(unit.pods[0]), self.is_overdue(unit)
+
+    def is_overdue(self, unit: Unit) -> bool:
+        """True if some queue keeps nothing of it."""
+        return any(part.overdue for part in self._parts_of(unit))
+
+    def ranks(self, unit: Unit) -> tuple[int, int]:
+        """The lower the rather the unit is taken: how little its queue is above its share, then its priority."""
+        return -self._surplus(unit), unit.priority
+
+    def limit(self, rows: Rows, units: Sequence[Unit], columns: Positions) -> None:
+        """Rows that hold if so many of the units like these are taken together as the variables say. What only an
+        order of taking shows is left out.
+        """
+        given: dict[tuple[str, str], Counter[int]] = {}
+        most: dict[tuple[str, str], int] = {}
+        own: dict[tuple[str, str], Counter[int]] = {}
+        reclaimed: dict[int, list[int]] = {}
+        for unit, column in zip(units, columns.tolist(), strict=True):
+            for part in self._parts_of(unit):
+                self._cache.deadline.point()
+                if not part.reach.own:
+                    reclaimed.setdefault(part.reach.parent, []).append(column)
+                for resource, amount in part.amounts.items():
+                    for level in () if part.overdue else part.reach.below:
+                        if (kept := self._kept(level, resource, part.reach.parent)) is not None:
+                            key = level.queue.spec.name, resource
+                            most[key] = level.left.get(resource, 0) - kept
+                            given.setdefault(key, Counter())[column] += amount
+                    for level in part.reach.above:
+                        own.setdefault((level.queue.spec.name, resource), Counter())[column] += amount
+        for key, amounts in given.items():
+            rows.at_most(np.array([*amounts]), *_scaled(most[key], amounts))
+        for parent, takers in reclaimed.items():
+            needs = [(level, r, self._above(level, r)) for level in self._path[:parent] for r in self._judged]
+            if not any(amount > 0 for _, _, amount in needs):
+                continue
+            taking = rows.variables([1])
+            total = int(rows.most(np.array(takers)).sum())
+            rows.at_most(np.append(takers, taking), 0, np.append(np.ones(len(takers)), -total))
+            for level, resource, amount in needs:
+                if amount > 0:
+                    amounts = own.get((level.queue.spec.name, resource), Counter())
+                    rows.at_least(
+                        np.append([*amounts], taking).astype(np.int64),
+                        0,
+                        np.append([*amounts.values()], -amount) / amount,
+                    )
+        for index, level in enumerate(self._path):
+            for resource in self._over_limit(index):
+                name = level.queue.spec.name
+                over = level.left.get(resource, 0) + self._promised_in(name, resource) + self._request[resource]
+                amounts = own.get((name, resource), Counter())
+                least, values = _scaled(over - level.queue.spec.quotas[resource].limit, amounts)
+                rows.at_least(np.array([*amounts], np.int64), least, values)
+
+    def _kept(self, level: _Level, resource: str, parent: int) -> int | None:
+        """How much of it a queue below the parent keeps in any order of taking; None if it may lose all."""
+        kept = [each for each in (level.queue.guarantee(resource),) if each != MAX_INT64]
+        if resource in self._scarce[parent] and not (self.splits_units and self._is_guaranteed(parent)):
+            kept.append(level.queue.entitled(resource, parent > self._exact))
+        return max(kept, default=None)
 
     @property
     def bound(self) -> Bound | None:
@@ -368,7 +438,7 @@ class QueueClaim:
 
     @cached_property
     def _groups_have_priorities(self) -> bool:
-        return any(group.priority is not None for group in self._cache.groups.all())
+        return bool(self._cache.groups.priorities)
 
     def _frees_limit(self, unit: Unit) -> bool:
         over = [(level, resource) for index, level in enumerate(self._path) for resource in self._over_limit(index)]
@@ -391,7 +461,7 @@ class QueueClaim:
         reach = part.reach
         if part.overdue:
             return True
-        if not all(level.keeps_guarantee(part.amounts) for level in reach.below):
+        if not all(level.keeps_guarantee(part.amounts, self._assumed_in(level)) for level in reach.below):
             return False
         split = self.splits_units and self._is_guaranteed(reach.parent)
         rounded = reach.parent > self._exact
@@ -418,11 +488,12 @@ class QueueClaim:
         return all(map(self._is_lawful_at, self._path[:highest]))
 
     def _is_lawful_at(self, level: _Level) -> bool:
-        return not any(
-            level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource) + amount
-            > level.queue.entitled(resource)
-            for resource, amount in self._judged.items()
-        )
+        return not any(self._above(level, resource) > 0 for resource in self._judged)
+
+    def _above(self, level: _Level, resource: str) -> int:
+        """How much more than the larger of guarantee and share the queue would hold with the claim."""
+        held = level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource)
+        return held + self._judged[resource] - level.queue.entitled(resource)
 
     def _is_rounded_up(self, level: _Level) -> bool:
         """True if the claim needs the unit by which the share of this queue was rounded up."""
@@ -434,7 +505,7 @@ class QueueClaim:
         )
 
     def _within_budgets(self, unit: Unit) -> bool:
-        return not self._rules or self._budgets.spend([pod for pod in unit.pods if not pod.terminating])
+        return not self.rules or self._budgets.spend([pod for pod in unit.pods if not pod.terminating])
 
     def _over_limit(self, index: int, *, going: bool = False) -> list[str]:
         """The resources of which this queue of the claim has a limit that forbids it. `going`: what terminates
@@ -485,6 +556,18 @@ class QueueClaim:
     def _runtime(self, pod: PodInfo) -> float:
         return 0.0 if pod.start_time is None else max(0.0, self._now - pod.start_time)
 
+    def _assumed_in(self, level: _Level) -> Mapping[str, int]:
+        return self._assumed.get(level.queue.spec.name, {})
+
+    @cached_property
+    def _assumed(self) -> Mapping[str, dict[str, int]]:
+        """By queue: what pods hold whose Bindings are not confirmed yet."""
+        found: dict[str, dict[str, int]] = {}
+        for pod in self._cache.assumed_pods():
+            for name in self._queues.path(self._queues.queue_of(pod)):
+                add_amounts(found.setdefault(name, {}), self._amounts(pod))
+        return found
+
     def _held_off_nodes(self) -> Mapping[str, dict[str, int]]:
         """By queue: what pods hold whose node was deleted. They end soon, and cannot be evicted for anybody."""
         found: dict[str, dict[str, int]] = {}
@@ -517,7 +600,7 @@ class QueueClaim:
         return self._reaches[name]
 
     def _found_reach(self, queue: Queue) -> _Reach:
-        above = [self._level(each) for each in queue.path()]
+        above = [self._level(each) for each in queue.path]
         common = next((i for i, level in enumerate(above) if level in self._path), len(above))
         below = above[:common]
         parent = self._path.index(above[common]) if common < len(above) else len(self._path)
@@ -545,6 +628,12 @@ class QueueClaim:
                     level.left[resource] = level.left.get(resource, 0) + sign * amount
             if not part.reach.own:
                 self._reclaimed[part.reach.parent] -= sign
+
+
+def _scaled(bound: int, amounts: Mapping[int, int]) -> tuple[float, Floats]:
+    """Both as parts of the largest amount."""
+    largest = max(amounts.values(), default=1) or 1
+    return bound / largest, np.array([*amounts.values()]) / largest
 
 
 def has_queue(cache: Cache, pod: PodInfo) -> bool:

@@ -3,7 +3,8 @@
 At each level of the tree, a heap holds the queues that have active pods at or below them, sorted by the key of the
 queue; equal ones by how long they have waited for a turn. A change of a queue costs the depth of the tree times the
 logarithm of its neighbours. Within a queue, pods are in the order of the QueueSort plugin. So are pods without a queue,
-which go before the pod whose turn it is if that one does not sort before them.
+which go before the pod whose turn it is if that one does not sort before them. A pod that comes is put in its queue when
+the next pod is asked for: while lists of queues and pods are read, no tree of queues is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from podwright.core.queue.heap import KeyedHeap
 from podwright.core.queue.queued_pod import QueuedPod
 from podwright.core.queue.room import RoomWaiters
 
-_NO_QUEUE: Final = ""
+KEYS_PER_STEP: Final = 16
+"""Of how many queues the keys are read again at a time after the capacity has changed."""
 
 
 class QueueOrder(RoomWaiters, Protocol):
@@ -30,11 +32,37 @@ class QueueOrder(RoomWaiters, Protocol):
     def turn_path(self, pod: PodInfo) -> Sequence[str]:
         """The pod's queue, its parent, and so on. Empty for a pod without a queue."""
 
-    def order_key(self, name: str) -> Any:
+    def order_key(self, name: str) -> tuple[Any, ...]:
         """Sorts the queues with the same parent."""
 
+    @property
+    def capacity_changes(self) -> int:
+        """Differs from its last value when the keys of all queues may have changed."""
+
     def take_changed(self) -> Iterable[str]:
-        """The queues whose keys may have changed since the last call."""
+        """The queues whose keys may have changed since the last call. For all, see `capacity_changes`."""
+
+
+class _Line:
+    """A queue that has active pods, or is above one that has. `key`: sorts it among its neighbours. `since`: the number
+    of its last turn, or of when it came. It has either `pods` or queues `below`; only the top may have both.
+    """
+
+    __slots__ = ("below", "key", "name", "parent", "pods", "since")
+
+    def __init__(self, name: str, parent: _Line | None, *, key: tuple[Any, ...] = (), since: int = 0) -> None:
+        self.name = name
+        self.parent = parent
+        self.key = key
+        self.since = since
+        self.below: KeyedHeap[_Line] = _NO_LINES
+        self.pods: KeyedHeap[QueuedPod] = _NO_PODS
+        """Both are made when they are needed."""
+
+
+_NO_LINES: Final[KeyedHeap[_Line]] = KeyedHeap()
+_NO_PODS: Final[KeyedHeap[QueuedPod]] = KeyedHeap()
+"""Nothing is added to these."""
 
 
 class FairPods:
@@ -42,138 +70,136 @@ class FairPods:
 
     def __init__(self, order: QueueOrder) -> None:
         self._order = order
-        self._pods: dict[str, KeyedHeap[QueuedPod]] = {}
-        """By queue."""
-        self._queue_of: dict[str, str] = {}
-        """By uid."""
-        self._turns: dict[str, KeyedHeap[str]] = {}
-        """By queue: those right below it that have active pods, or of which one below has."""
-        self._keys: dict[str, Any] = {}
-        """By queue in any of `_turns`: its key there."""
-        self._since: dict[str, int] = {}
-        """By queue in any of `_turns`: the number of its last turn, or of when it came."""
+        self._top = _Line("", None)
+        """Above all queues. Its pods are those without a queue."""
+        self._lines: dict[str, _Line] = {}
+        """The others, by name of the queue."""
+        self._line_of: dict[str, _Line | None] = {}
+        """By uid of all pods. None: in no line yet."""
+        self._come: dict[str, tuple[Any, QueuedPod]] = {}
+        """By uid: the pods, with their ranks, that are to be put in their lines, first or again."""
         self._now = 0
-        self._moved: set[str] = set()
+        self._moved: set[_Line] = set()
         """The queues that are not yet sorted by their key and their last turn."""
-        self._parents: dict[str, str] = {}
-        self._structure = order.structure
+        self._structure = self._capacity = -1
+        self._outdated: list[str] = []
+        """The queues whose keys have not been read since the capacity changed, the next one last."""
         compact_regularly(self)
 
     def push(self, uid: str, rank: Any, queued: QueuedPod) -> None:
         """Adds a pod, or gives it another rank or queue."""
-        path = self._order.turn_path(queued.pod)
-        name = path[0] if path else _NO_QUEUE
-        if self._queue_of.get(uid, name) != name:
-            self.remove(uid)
-        self._queue_of[uid] = name
-        if name not in self._pods:
-            self._pods[name] = KeyedHeap()
-            self._enter(path)
-        self._pods[name].push(uid, rank, queued)
+        self._line_of.setdefault(uid, None)
+        self._come[uid] = rank, queued
 
     def remove(self, uid: str) -> QueuedPod | None:
         """Removes the pod, and returns it; None if there is none."""
-        name = self._queue_of.pop(uid, None)
-        if name is None:
-            return None
-        pods = self._pods[name]
-        found = pods.remove(uid)
-        if not pods:
-            del self._pods[name]
-            self._leave(name)
+        line = self._line_of.pop(uid, None)
+        come = self._come.pop(uid, None) if self._come else None
+        found = None if line is None else self._leave(line, uid)
+        return found if come is None else come[1]
+
+    def _leave(self, line: _Line, uid: str) -> QueuedPod | None:
+        found = line.pods.remove(uid)
+        while line.parent is not None and not line.pods and not line.below:
+            del self._lines[line.name]
+            self._moved.discard(line)
+            line.parent.below.remove(line.name)
+            line = line.parent
         return found
 
     def peek(self) -> tuple[Any, QueuedPod] | None:
         """The rank of the next pod, and the pod; None if there is none."""
+        if len(self._line_of) <= 1 and len(self._come) == len(self._line_of):
+            return next(iter(self._come.values()), None)  # no other pod is there, so it is nobody else's turn
         self._refresh()
-        others = self._pods.get(_NO_QUEUE)
-        other = None if others is None else others.peek()
-        if not self._turns:
-            return other
-        name = _NO_QUEUE
-        while name in self._turns:
-            first = self._turns[name].peek()
-            assert first is not None, "a heap of queues without queues"
-            name = first[1]
-        found = self._pods[name].peek()
-        assert found is not None, "a queue without pods"
-        return found if other is None or bool(found[0] < other[0]) else other
+        line, other = self._top, self._top.pods.peek()
+        while (first := line.below.peek()) is not None:
+            line = first[1]
+        found = line.pods.peek()
+        return found if other is None or (found is not None and bool(found[0] < other[0])) else other
 
     def pop(self) -> QueuedPod | None:
         """Removes the next pod, and returns it; None if there is none."""
         head = self.peek()
         if head is None:
             return None
-        uid = head[1].uid
-        name = self._queue_of[uid]
-        found = self.remove(uid)
-        while name in self._parents:
-            self._turn(name)
-            self._moved.add(name)
-            name = self._parents[name]
-        return found
+        line: _Line | None = self._line_of[head[1].uid]
+        while line is not None and line.parent is not None:
+            self._now += 1
+            line.since = self._now
+            self._moved.add(line)
+            line = line.parent
+        return self.remove(head[1].uid)
 
     def entries(self) -> Iterator[tuple[str, Any, QueuedPod]]:
         """The uids, ranks and pods."""
-        for pods in self._pods.values():
-            yield from pods.entries()
+        for line in (self._top, *self._lines.values()):
+            yield from (entry for entry in line.pods.entries() if entry[0] not in self._come)
+        yield from ((uid, *come) for uid, come in self._come.items())
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._queue_of
+        return uid in self._line_of
 
     def __len__(self) -> int:
-        return len(self._queue_of)
+        return len(self._line_of)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        for pods in self._pods.values():
-            yield from pods
+        return (queued for _, _, queued in self.entries())
 
     # Internals
 
-    def _enter(self, path: Sequence[str]) -> None:
-        for name, parent in zip(path, (*path[1:], _NO_QUEUE), strict=False):
-            if name in self._parents:
-                break
-            self._parents[name] = parent
-            self._turns.setdefault(parent, KeyedHeap())
-            self._keys[name] = self._order.order_key(name)
-            self._turn(name)
-            self._sort(name)
-
-    def _leave(self, name: str) -> None:
-        while name and name not in self._turns:
-            parent = self._parents.pop(name)
-            del self._keys[name], self._since[name]
-            self._turns[parent].remove(name)
-            if self._turns[parent]:
-                break
-            del self._turns[parent]
-            name = parent
-
-    def _turn(self, name: str) -> None:
-        """The queue has a turn now."""
-        self._now += 1
-        self._since[name] = self._now
-
-    def _sort(self, name: str) -> None:
-        self._turns[self._parents[name]].push(name, (self._keys[name], self._since[name]), name)
+    def _line(self, path: Sequence[str]) -> _Line:
+        """The queue with this path, which has a line from now on, as have those above it."""
+        line = self._lines.get(path[0])
+        if line is None:
+            key = self._order.order_key(path[0])
+            parent = self._line(path[1:]) if len(path) > 1 else self._top
+            self._now += 1
+            line = self._lines[path[0]] = _Line(path[0], parent, key=key, since=self._now)
+            if parent.below is _NO_LINES:
+                parent.below = KeyedHeap()
+            parent.below.push(line.name, (*line.key, line.since), line)
+        return line
 
     def _refresh(self) -> None:
-        """Reads the keys that may have changed, and sorts the queues that have had a turn."""
-        changed = self._order.take_changed()
-        if self._structure != self._order.structure:
-            entries = [*self.entries()]
-            for known in (self._pods, self._queue_of, self._turns, self._keys, self._since, self._parents, self._moved):
+        """Reads the keys that may have changed, sorts the queues that have had a turn, and puts pods in their lines."""
+        order, lines = self._order, self._lines
+        changed, structure = order.take_changed(), order.structure
+        if self._structure != structure:
+            self._structure = structure
+            self._come = {uid: (rank, queued) for uid, rank, queued in self.entries()}
+            self._top, self._line_of = _Line("", None), dict.fromkeys(self._come)
+            for known in (lines, self._moved):
                 known.clear()
-            self._structure = self._order.structure
-            for entry in entries:
-                self.push(*entry)
-            return
-        for name in changed:
-            if name in self._parents and (key := self._order.order_key(name)) != self._keys[name]:
-                self._keys[name] = key
-                self._moved.add(name)
-        for name in self._moved:
-            if name in self._parents:
-                self._sort(name)
+        if not self._outdated and self._capacity != order.capacity_changes:
+            self._capacity, self._outdated = order.capacity_changes, [*lines]
+        if self._outdated:
+            changed = {*changed, *self._outdated[-KEYS_PER_STEP:]}
+            del self._outdated[-KEYS_PER_STEP:]
+        for name in changed if lines else ():
+            line = lines.get(name)
+            if line is not None and (key := order.order_key(name)) != line.key:
+                line.key = key
+                self._moved.add(line)
+        for line in self._moved:
+            if line.parent is not None:
+                line.parent.below.push(line.name, (*line.key, line.since), line)
         self._moved.clear()
+        for uid, (rank, queued) in [*self._come.items()] if self._come else ():
+            self._put(uid, rank, queued)
+            del self._come[uid]
+
+    def _put(self, uid: str, rank: Any, queued: QueuedPod) -> None:
+        try:
+            path = self._order.turn_path(queued.pod)
+            line = self._line(path) if path else self._top
+        except Exception:  # noqa: BLE001 -- of a policy. The pod's attempt raises it again and reports it
+            line = self._top
+        before = self._line_of[uid]
+        if before is not line:
+            if before is not None:
+                self._leave(before, uid)
+            self._line_of[uid] = line
+            if line.pods is _NO_PODS:
+                line.pods = KeyedHeap()
+        line.pods.push(uid, rank, queued)

@@ -25,7 +25,10 @@ class KeyedHeap(Generic[T]):
         """Adds an item, or replaces the item with this key."""
         order = next(self._order)
         self._entries[key] = (order, item)
-        heapq.heappush(self._heap, (rank, order, key))
+        if self._heap and self._heap[0][2] == key:
+            heapq.heapreplace(self._heap, (rank, order, key))  # without a tombstone
+        else:
+            heapq.heappush(self._heap, (rank, order, key))
         if len(self._heap) > 2 * len(self._entries) + 64:
             self._heap = [entry for entry in self._heap if self._alive(entry)]
             heapq.heapify(self._heap)
@@ -40,11 +43,13 @@ class KeyedHeap(Generic[T]):
 
     def peek(self) -> tuple[Any, T] | None:
         """The lowest rank and its item; None if the heap is empty."""
-        while self._heap:
-            head = self._heap[0]
-            if self._alive(head):
-                return head[0], self._entries[head[2]][1]
-            heapq.heappop(self._heap)
+        heap, entries = self._heap, self._entries
+        while heap:
+            rank, order, key = heap[0]
+            known = entries.get(key)
+            if known is not None and known[0] == order:
+                return rank, known[1]
+            heapq.heappop(heap)
         return None
 
     def pop(self) -> T | None:

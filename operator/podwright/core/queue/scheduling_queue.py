@@ -36,6 +36,8 @@ from podwright.core.queue.waiting_pods import WaitingPods
 
 FLUSH_INTERVAL: Final = 30.0
 """Seconds between two searches for pods that have waited for `Waits.max_unschedulable`."""
+DUE_INTERVAL: Final = 1.0
+"""Seconds between retries without an event while these help pods."""
 POD_LEFT: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
 """For those who wait, a pod that did not use its room is like one that left it."""
 
@@ -61,7 +63,8 @@ class SchedulingQueue:
         waits: Waits = DEFAULT_WAITS,
     ) -> None:
         """`room_checks` makes the check for one event: events do not retry a member of a group that has no room.
-        `also_due`: uids of pods that may be retried without an event, asked every FLUSH_INTERVAL seconds.
+        `also_due`: uids of pods that may be retried without an event, asked every FLUSH_INTERVAL seconds, and
+        DUE_INTERVAL seconds after it has helped a pod.
         """
         self._clock = clock
         self._sort_key = sort_key
@@ -80,7 +83,11 @@ class SchedulingQueue:
         self._events = 0
         self._unused: list[PodInfo] = []
         """The pods that were tried again because a bound of their queue admitted them, and did not use its room."""
-        self._next_flush = clock() + FLUSH_INTERVAL
+        self._next_flush = self._next_due = self._due_again = clock() + FLUSH_INTERVAL
+        self._due: list[str] = []
+        """The uids of the pods that were retried last without an event. Others are at `_due_again`, or soon if that has
+        helped one of them.
+        """
         self._room_checks = room_checks
         self._also_due = also_due
         compact_regularly(self)
@@ -156,10 +163,10 @@ class SchedulingQueue:
     def take(self, uid: str) -> QueuedPod | None:
         """Pops this pod out of turn, because another member of its group was popped.
 
-        None if the pod is unknown, in flight or gated.
+        None if the pod is unknown, in flight or gated, or was gated before its first attempt.
         """
         queued = self._pods.get(uid)
-        if queued is None or queued.place in (Place.IN_FLIGHT, Place.GATED):
+        if queued is None or queued.place is Place.IN_FLIGHT or (queued.place is Place.GATED and not queued.rejectors):
             return None
         self._leave(queued)
         gated = queued.place is not Place.ACTIVE and self._is_gated(queued, FORCED)
@@ -172,7 +179,7 @@ class SchedulingQueue:
         if now in due or self._unused:
             return now
         if self._waiting:
-            due.append(self._next_flush)
+            due.append(min(self._next_flush, self._next_due))
         return min(due, default=None)
 
     def done(self, uid: str) -> None:
@@ -331,8 +338,10 @@ class SchedulingQueue:
         `exclude`: the uid of a pod to leave out. `up_to_priority`: leave out pods of higher priority.
         """
         self._events += 1
-        self._record(event, before, after)
         occurrence = Occurrence(event, before, after)
+        self._in_flight.record(occurrence)
+        if not self._waiting:
+            return
         check, order = (unchecked, None) if event.resource == ANY else (self._room_checks(), self._order)
         held: list[QueuedPod] = []
         for queued in self._waiting.candidates(occurrence):
@@ -527,6 +536,8 @@ class SchedulingQueue:
         queued.place = Place.ACTIVE
         if queued.ready_at is None:
             queued.ready_at = self._clock()
+        elif self._order is not None and self._order.holds_room(queued.pod):
+            queued.timestamp = queued.queued_at  # those who came later and have not been tried yet do not go before it
         self._push(queued)
         self._observer.pod_queued(Place.ACTIVE.value, event)
 
@@ -585,6 +596,8 @@ class SchedulingQueue:
         now = self._clock()
         for queued in self._backoff.pop_expired(now):
             self._activate(queued, BACKOFF_COMPLETE)
+        if now >= self._next_due:
+            self._retry_due(now)
         if now >= self._next_flush:
             self._next_flush = now + FLUSH_INTERVAL
             self._waiting.drop_empty()
@@ -594,10 +607,23 @@ class SchedulingQueue:
                     queued.flushed_at, queued.was_flushed = now, True
                     self._leave(queued)
                     self._retry(queued, TIMEOUT, skip_backoff=False)
-            for known in map(self._pods.get, self._also_due()):
-                if known is not None and known.place is Place.UNSCHEDULABLE:
-                    self._leave(known)
-                    self._retry(known, TIMEOUT, skip_backoff=False)
+
+    def _retry_due(self, now: float) -> None:
+        """Retries pods that are due without an event. If that has helped any of the last ones, others follow soon."""
+        tried = [*map(self._pods.get, self._due)]
+        helped = any(queued is None or queued.place is Place.GATED for queued in tried)
+        if not helped and now < self._due_again:
+            decided = all(queued is not None and queued.place is Place.UNSCHEDULABLE for queued in tried)
+            self._next_due = self._due_again if decided else min(self._due_again, now + DUE_INTERVAL)
+            return
+        found = [queued for queued in map(self._pods.get, self._also_due()) if queued is not None]
+        due = [queued for queued in found if queued.place is Place.UNSCHEDULABLE]
+        for queued in due:
+            self._leave(queued)
+            self._retry(queued, TIMEOUT, skip_backoff=False)
+        self._due = [queued.uid for queued in due]
+        self._due_again = now + FLUSH_INTERVAL
+        self._next_due = now + (DUE_INTERVAL if due else FLUSH_INTERVAL)
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
         self._in_flight.record(Occurrence(event, before, after, only))

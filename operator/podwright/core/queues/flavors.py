@@ -73,7 +73,7 @@ class Flavors:
         self.named: frozenset[str] = frozenset()
         """The resources of which any queue has a quota in any flavor."""
         self._table = table
-        self._resources: dict[str, tuple[str, ...]] = {}
+        self._resources: dict[str, tuple[tuple[str, str], ...]] = {}
         """By flavor: the resources of which any queue has a quota there."""
         self._first_label: dict[tuple[str, str], list[str]] = {}
         """By a label: the flavors of which it is the first."""
@@ -89,16 +89,16 @@ class Flavors:
         """The flavors are these from now on, and queues have quotas of these resources. Returns whether that changes
         what any pod has. Labels that are empty select no node.
         """
-        resources: dict[str, tuple[str, ...]] = {}
+        resources: dict[str, tuple[tuple[str, str], ...]] = {}
         for name in sorted(names):
             resource, flavor = parts_of(name)
             if labels.get(flavor):
-                resources[flavor] = (*resources.get(flavor, ()), resource)
+                resources[flavor] = (*resources.get(flavor, ()), (resource, name))
         if resources == self._resources and all(labels[flavor] == self.labels[flavor] for flavor in resources):
             return False
         self.labels = {flavor: dict(labels[flavor]) for flavor in resources}
         self._resources = resources
-        self.named = frozenset(resource for each in resources.values() for resource in each)
+        self.named = frozenset(resource for each in resources.values() for resource, _ in each)
         self._first_label.clear()
         for flavor, required in self.labels.items():
             self._first_label.setdefault(min(required.items()), []).append(flavor)
@@ -135,9 +135,9 @@ class Flavors:
     def taken(self, amounts: Mapping[str, int], place: Iterable[str]) -> dict[str, int]:
         """What a pod that takes these amounts also takes on nodes of a place."""
         return {
-            of_flavor(resource, flavor): amounts[resource]
+            name: amounts[resource]
             for flavor in place
-            for resource in self._resources.get(flavor, ())
+            for resource, name in self._resources.get(flavor, ())
             if amounts.get(resource)
         }
 

@@ -6,7 +6,7 @@ that go, and not at all that hold it. Pods that terminate are kept apart.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from math import inf
 from operator import itemgetter
@@ -36,12 +36,15 @@ class LeastFirst:
         del self._sorted[bisect_left(self._sorted, self._keys.pop(uid))]
 
     def items(
-        self, newest: Callable[[str], PodInfo | None], *, ending: bool = False
+        self, newest: Callable[[str], PodInfo | None], *, ending: bool = False, after: Importance | None = None
     ) -> Iterator[tuple[Importance, PodInfo]]:
         """The pods with what sorts them: those that stay, or that are `ending`. `newest`: the newest version of a pod,
-        which may have its start time only now; None leaves it out. Nothing may be added or removed meanwhile.
+        which may have its start time only now; None leaves it out. Nothing may be added or removed meanwhile. `after`:
+        only those that this sorts before.
         """
         index = bisect_left(self._sorted, True, key=itemgetter(0)) if ending else 0
+        if after is not None:
+            index = bisect_right(self._sorted, (ending, *after))
         while index < len(self._sorted) and self._sorted[index][0] == ending:
             key = self._sorted[index][1:]
             pod = newest(key[-1])

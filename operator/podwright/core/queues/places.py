@@ -108,8 +108,9 @@ class Places:
         column, places = self._flavors.column()
         rank = self._rank(*found)
         used = np.unique(column[slots]).tolist()
-        first = min((rank(places[index])[:2] for index in used), default=None)
-        chosen = np.array([rank(place)[:2] == first for place in places], np.bool_)
+        ranks = [rank(place)[:2] for place in places]
+        first = min([ranks[index] for index in used], default=None)
+        chosen = np.array([each == first for each in ranks], np.bool_)
         return chosen[column[slots]]
 
     # Internals
@@ -141,7 +142,7 @@ class Places:
         positions = {flavor: index for index, flavor in enumerate(order)}
 
         def rank(place: Place) -> tuple[bool, int, Place]:
-            position = min((positions[flavor] for flavor in place if flavor in positions), default=len(order))
+            position = min([positions[flavor] for flavor in place if flavor in positions], default=len(order))
             taken = self._flavors.taken(requested, place) or requested
             borrows = any(
                 ordering.held.get(resource, 0) + amount > ordering.guarantee(resource)
@@ -153,7 +154,7 @@ class Places:
 
     def _order(self, queue: Queue) -> tuple[Queue, Sequence[str]]:
         """The nearest queue that names flavors, and these."""
-        for above in queue.path():
+        for above in queue.path:
             rules = self._queues.get(above.spec.name)
             if rules is not None and rules.flavors:
                 return above, [*rules.flavors]

@@ -39,7 +39,7 @@ from podwright.core.queues.places import Places
 from podwright.core.queues.rules import QueueRules
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.structure import Structure
-from podwright.core.queues.tree import NO_QUOTA, Queue, QueueTree, add_amounts
+from podwright.core.queues.tree import NO_QUOTA, Queue, QueueTree, add_amounts, move
 from podwright.core.queues.usage import Record
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import Key
@@ -74,6 +74,8 @@ CLAIMS_AT_ONCE: Final = 32
 """The most pods that `due_claims` returns."""
 QUEUES_AT_ONCE: Final = 1000
 """Of how many queues it looks at the pods."""
+QUEUES_PER_STEP: Final = 64
+"""Of how many queues the use is counted in one step."""
 
 
 _NOTHING: Final[Mapping[str, int]] = {}
@@ -83,7 +85,8 @@ _NOTHING: Final[Mapping[str, int]] = {}
 class _Pods:
     """The pods of one queue, whether it exists or not, or those that may not use it, and their sums by resource."""
 
-    placed: dict[str, PodInfo] = field(default_factory=dict)
+    placed: dict[str, str] = field(default_factory=dict)
+    """By uid: the namespace. The cache has the newest versions, without the objects that waiting pods bring."""
     waiting: dict[str, PodInfo] = field(default_factory=dict)
     """By uid, in the order in which they came. A pod that is assumed is in both."""
     order: LeastFirst = field(default_factory=LeastFirst)
@@ -92,6 +95,7 @@ class _Pods:
     going: dict[str, int] = field(default_factory=dict)
     """Of those that terminate."""
     firm: dict[str, int] = field(default_factory=dict)
+    firm_uids: set[str] = field(default_factory=set)
     """Of those that are never evicted for a pod of a queue."""
     users: dict[str, dict[str, int]] = field(default_factory=dict)
     """By user: of the user's placed pods."""
@@ -128,17 +132,17 @@ class Queues:
         """By uid of the placed pods that terminate, also of those without a queue: the slot of their node."""
         self._nominated_in: dict[str, tuple[str, Mapping[str, int]]] = {}
         """By uid: the queue, and the amounts that count there."""
-        self._trying: dict[str, tuple[str, PodInfo, Mapping[str, int]]] = {}
-        """By uid: the pods that are tried again because their bounds let them start, each with where it counts, and for
-        what.
+        self._trying: dict[str, tuple[str, PodInfo, Mapping[str, int], bool]] = {}
+        """By uid: the pods that are tried again because their bounds let them start, each with where it counts, for
+        what, and whether it is never evicted.
         """
         self._tried_by: dict[tuple[str, str], dict[str, int]] = {}
         """By queue and user: what these request that have no node yet."""
         self._firm: dict[str, int] = {}
         """`QueueRules.firm_priority` by queue, as pods are counted."""
         self._membership = Membership(cache, lambda name: name in self.declared)
-        self._named_by_groups: dict[str, str] = {}
-        """By key of pod groups that name a queue: its name."""
+        self._said_by_groups: dict[str, tuple[str, bool | None]] = {}
+        """By key of pod groups that say one of both: the queue, and whether their pods are never evicted."""
         cache.groups.listen(self._group_changed)
         self._attached = False
         self._overdue_at = 0
@@ -203,9 +207,9 @@ class Queues:
             self._cache.detach(self)
             self._cache.groups.also_told.remove(self)
             del self._cache.refusals[QUEUE_QUOTA]
-            named = self._named_by_groups
+            said = self._said_by_groups
             placed = self._placed_in, self._ending_on
-            for known in (self.records, self._firm, named, self._pods, self._waiting_in, *placed):
+            for known in (self.records, self._firm, said, self._pods, self._waiting_in, *placed):
                 known.clear()
             self._structure.clear()
             self.flavors_are({}, ())
@@ -282,12 +286,13 @@ class Queues:
 
     def add_waiting(self, pod: PodInfo) -> None:
         """Adds or replaces a pending pod."""
-        self.remove_waiting(pod.uid)
+        if pod.uid in self._waiting_in:
+            self.remove_waiting(pod.uid)
         self._membership.waits(pod)
         name = self._membership.of(pod)
         if name:
             self._waiting_in[pod.uid] = name
-            self._pods.setdefault(name, _Pods()).waiting[pod.uid] = pod
+            self._pods_of(name).waiting[pod.uid] = pod
             if pod.uid not in self._placed_in:
                 self._ask(name, pod, 1)
         if node_name := self._cache.nominator.node_of(pod.uid):
@@ -312,14 +317,21 @@ class Queues:
         """The pods of this queue, without those below, that are placed or assumed on nodes that exist."""
         return [pod for ending in (False, True) for _, pod in self.least_important(name, ending=ending)]
 
-    def least_important(self, name: str, *, ending: bool = False) -> Iterator[tuple[Importance, PodInfo]]:
-        """Those of them that stay, or that terminate, the least important first, each with what sorts them."""
+    def least_important(
+        self, name: str, *, ending: bool = False, after: Importance | None = None
+    ) -> Iterator[tuple[Importance, PodInfo]]:
+        """Those of them that stay, or that terminate, the least important first, each with what sorts them. `after`:
+        only those that this sorts before.
+        """
         pods = self._pods.get(name)
-        return iter(()) if pods is None else pods.order.items(self._on_a_node, ending=ending)
+        return iter(()) if pods is None else pods.order.items(self._on_a_node, ending=ending, after=after)
 
     def nodes_of_ending_pods(self) -> Sequence[NodeInfo]:
         """The nodes that exist with pods that terminate, also those without a queue."""
         return [self._cache.node_at(slot) for slot in dict.fromkeys(self._ending_on.values()) if slot >= 0]
+
+    def _placed(self, pods: _Pods) -> Iterator[PodInfo]:
+        return (info.pods[uid] for uid in pods.placed if (info := self._cache.placement(uid)) is not None)
 
     def _on_a_node(self, uid: str) -> PodInfo | None:
         info = self._cache.placement(uid)
@@ -333,13 +345,14 @@ class Queues:
     def _group_changed(self, key: str) -> None:
         """A pod group or its members have changed."""
         groups = self._cache.groups
-        name = self._membership.of_group(groups.get(key)) if self.active else ""
-        if name == self._named_by_groups.get(key, ""):
+        group = groups.get(key) if self.active else None
+        says = ("", None) if group is None else (self._membership.of_group(group), group.firm)
+        if says == self._said_by_groups.get(key, ("", None)):
             return
-        if name:
-            self._named_by_groups[key] = name
+        if says == ("", None):
+            del self._said_by_groups[key]
         else:
-            del self._named_by_groups[key]
+            self._said_by_groups[key] = says
         if groups.members(key).total:
             self.regroup(key.partition(":")[2].partition("/")[0])
 
@@ -358,7 +371,7 @@ class Queues:
     def path(self, name: str) -> Sequence[str]:
         """The names of the queue, its parent, and so on, up to the top. Empty if it is not in the tree."""
         queue = self._built().get(name)
-        return () if queue is None else [each.spec.name for each in queue.path()]
+        return () if queue is None else queue.names()
 
     def top_of(self, pod: PodInfo) -> str:
         """The name of the queue at the top that is above the pod's queue, or of its queue if that does not exist."""
@@ -397,24 +410,24 @@ class Queues:
         tree.compute_shares()
         return tree
 
-    def sample_usage(self, now: float) -> None:
-        """Counts what all queues of the tree have as used since the last call. `now`: seconds since the epoch."""
-        tree = self._built()
-        for name in self.records.keys() - self._valid.keys():
+    def sample_usage(self, now: float) -> Generator[None, None, None]:
+        """Counts what all queues of the tree, and their users, have as used since the last call. `now`: seconds since the
+        epoch. Yields between two steps, in which queues may change.
+        """
+        for name in self.records.keys() - self.names():
             del self.records[name]
-        for name, rules in self._valid.items():
-            queue = tree.get(name)
-            if queue is not None:
-                self.records.setdefault(name, Record()).sample(queue.held, now, rules.usage_half_life)
-                if rules.usage_half_life:
-                    self._touched.add(name)
-
-    def sample_users(self, now: float) -> Generator[None, None, None]:
-        """The same for the users of queues. Yields between two steps."""
-        for name, record in [*self.records.items()]:
+        for index, name in enumerate(self.names(), start=1):
+            queue, rules = self._built().get(name), self._valid.get(name)
+            if queue is None or rules is None:
+                continue
+            record = self.records.setdefault(name, Record())
+            record.sample(queue.held, now, rules.usage_half_life)
+            if rules.usage_half_life:
+                self._touched.add(name)
             pods = self._pods.get(name)
             yield from record.sample_users({} if pods is None else pods.users, now)
-            yield
+            if not index % QUEUES_PER_STEP:
+                yield
 
     # What is shown of queues
 
@@ -425,10 +438,18 @@ class Queues:
     def shut_by(self, name: str) -> str:
         """Which state of the queue, or of one above it, keeps its pods from starting; empty if they may start."""
         queue = self._built().get(name)
-        for above in queue.path() if queue is not None and name in self._structure.shut else ():
+        for above in queue.path if queue is not None and name in self._structure.shut else ():
             if (state := self._valid[above.spec.name].state) != "Open":
                 return f"queue {above.spec.name} is in state {state}"
         return ""
+
+    @property
+    def draining(self) -> AbstractSet[str]:
+        """The queues whose placed pods are to go, because they, or queues above them, are in state Drain."""
+        if not self.active:
+            return frozenset()
+        self._built()
+        return self._structure.draining
 
     def warnings(self, name: str) -> Mapping[str, InvalidObjectError]:
         """What a queue of the tree says that does not agree with the cluster, or is not known of it, by OVER_LIMIT,
@@ -472,7 +493,7 @@ class Queues:
             all(
                 above.held.get(resource, 0) + amount <= above.entitled(resource)
                 for resource, amount in amounts.items()
-                for above in queue.path()
+                for above in queue.path
             )
             for pod in waiting
             for amounts in self._choices(pod)
@@ -498,7 +519,7 @@ class Queues:
         pods = self._pods.get(name)
         if pods is None:
             return {}
-        found: dict[str, PodInfo | None] = dict.fromkeys(pod.namespace for pod in pods.placed.values())
+        found: dict[str, PodInfo | None] = dict.fromkeys(pods.placed.values())
         for uid, pod in pods.waiting.items():
             if found.setdefault(pod.namespace) is None and uid not in self._placed_in and not pod.gates:
                 found[pod.namespace] = pod
@@ -549,7 +570,7 @@ class Queues:
         if not self.active or pod.uid in self._placed_in:
             return None
         tree = self._built()
-        found = self._set_of(pod)
+        found = self._waiting_in.get(pod.uid) or self._membership.of(pod)
         name = found.removesuffix(OUTSIDE)
         if not name:
             return None
@@ -563,9 +584,10 @@ class Queues:
             return Bound(name, f"queue {name} has queues below it, so no pods start in it")
         if name in self._structure.shut:
             return Bound(name, self.shut_by(name))
+        valid = self._structure.valid
         return (
-            self._bound_of(tree, queue, pod, tree.tracked(self._plain(pod)), trying)
-            or (self._user_limit(name, pod, limits, trying) if (limits := self._valid[name].user_limits) else None)
+            self._bound_of(tree, queue, pod, self._tracked(tree, pod), trying)
+            or (self._user_limit(name, pod, limits, trying) if (limits := valid[name].user_limits) else None)
             or (self.places.bound(pod, trying=trying) if self.flavors.named else None)
         )
 
@@ -587,7 +609,11 @@ class Queues:
         return (
             self._limit(queue, pod, amounts, trying)
             or (self._kept(name, pod, amounts, trying) if tree.keeping else None)
-            or (self._beyond_guarantee(queue, amounts, trying) if self._firm and self._is_firm(name, pod) else None)
+            or (
+                self._beyond_guarantee(queue, amounts, trying)
+                if (pod.group or name in self._firm) and self._is_firm(name, pod)
+                else None
+            )
         )
 
     def bound_together(self, pods: Sequence[PodInfo], needed: int, *, trying: bool = False) -> Bound | None:
@@ -602,7 +628,7 @@ class Queues:
         amounts = [tree.tracked(self.sure_amounts(pod)) for pod in pods]
         for resource in sorted({resource for each in amounts for resource in each}):
             least = sum(sorted(each.get(resource, 0) for each in amounts)[:needed])
-            for above in queue.path() if least else ():
+            for above in queue.path if least else ():
                 limit, held = above.spec.quotas.get(resource, NO_QUOTA).limit, above.held.get(resource, 0)
                 if UNBOUNDED != limit < held + least + trying * above.trying.get(resource, 0):
                     message = (
@@ -672,13 +698,16 @@ class Queues:
         return None
 
     def _is_firm(self, name: str, pod: PodInfo) -> bool:
+        group = self._cache.groups.of(pod) if pod.group else None
+        if group is not None and group.firm is not None:
+            return group.firm
         at = self._firm.get(name)
         return at is not None and pod.priority >= at
 
     def _beyond_guarantee(self, queue: Queue, amounts: Mapping[str, int], trying: bool) -> Bound | None:
         """For a pod that is never evicted for others."""
         for resource, amount in amounts.items():
-            for above in queue.path():
+            for above in queue.path:
                 quota = above.spec.quotas.get(resource, NO_QUOTA)
                 held, limit = above.firm.get(resource, 0), quota.guarantee
                 # A queue above without firm pods of its own may have no guarantees at all.
@@ -712,7 +741,7 @@ class Queues:
     def max_runtime(self, name: str) -> float:
         """For how long a pod of the queue runs before it is a victim for anybody, in seconds. Infinite without a bound."""
         queue = self._built().get(name) if self._structure.timed else None
-        path = () if queue is None else queue.path()
+        path = () if queue is None else queue.path
         return min((each for above in path if (each := self._valid[above.spec.name].max_runtime)), default=inf)
 
     def may_be_overdue(self, name: str) -> bool:
@@ -722,14 +751,9 @@ class Queues:
             self._above_timed = {above for timed in self._structure.timed for above in self.path(timed)}
         return name in self._above_timed or self.max_runtime(name) < inf
 
-    @property
-    def bounds_runtimes(self) -> bool:
-        """True if any queue has a bound of it."""
-        return bool(self._structure.timed)
-
     def is_firm(self, pod: PodInfo) -> bool:
         """True if the pod is never evicted for a pod of a queue."""
-        return bool(self._firm) and self._is_firm(self.queue_of(pod), pod)
+        return self._is_firm(self.queue_of(pod), pod)
 
     @property
     def lends_less(self) -> bool:
@@ -737,19 +761,26 @@ class Queues:
         return self._built().keeping
 
     def _limit(self, queue: Queue, pod: PodInfo, amounts: Mapping[str, int], trying: bool) -> Bound | None:
-        # Nominated pods do not wait for each other.
-        nominated = bool(self._cache.nominator.node_of(pod.uid))
+        nominated: bool | None = None
         behind: Mapping[str, int] | None = None
+        path = queue.path
         for resource, amount in amounts.items():
-            for above in queue.path():
+            for above in path:
                 limit = above.spec.quotas.get(resource, NO_QUOTA).limit
+                if limit == UNBOUNDED:
+                    continue
                 held = above.held.get(resource, 0)
+                if held + amount <= limit and not above.promised and not trying:
+                    continue
+                if nominated is None:
+                    nominated = bool(self._cache.nominator.node_of(pod.uid))
+                # Nominated pods do not wait for each other.
                 promised = 0 if nominated or held + amount > limit else above.promised.get(resource, 0)
                 if promised and limit < held + promised + amount:
                     behind = self.promised_behind((pod,)) if behind is None else behind
                     promised -= behind.get(resource, 0)
                 tried = above.trying.get(resource, 0) if trying else 0
-                if limit != UNBOUNDED and held + promised + tried + amount > limit:
+                if held + promised + tried + amount > limit:
                     message = _over_limit(queue, above, resource, amount, promised)
                     return Bound(
                         above.spec.name, message, resource, held=held, limit=limit, requested=amount, kind="limit"
@@ -809,21 +840,26 @@ class Queues:
             held = queue.held
         share, quotas, most = queue.share, queue.spec.quotas, tree.top.share
         used: Mapping[str, float] = held
-        if self._valid[name].usage_half_life and (record := self.records.get(name)) is not None:
+        if self._structure.valid[name].usage_half_life and (record := self.records.get(name)) is not None:
             used = record.average
         above_share = above_guarantee = False
         for resource in [each for each in queue.asked if most.get(each)] or queue.asked:
             if flavored and OF in resource:
                 continue
-            has, guarantee = held.get(resource, 0), quotas.get(resource, NO_QUOTA).guarantee
-            above_share = above_share or has >= share.get(resource, 0)
-            above_guarantee = above_guarantee or UNBOUNDED != guarantee <= has
+            has = held.get(resource, 0)
+            if has >= share.get(resource, 0):
+                above_share = True
+            if not above_guarantee:
+                above_guarantee = UNBOUNDED != quotas.get(resource, NO_QUOTA).guarantee <= has
         for names in self._asked_in_flavors(queue) if flavored else ():
             above_share = above_share or all(held.get(name, 0) >= share.get(name, 0) for name in names)
             above_guarantee = above_guarantee or all(
                 UNBOUNDED != quotas.get(name, NO_QUOTA).guarantee <= held.get(name, 0) for name in names
             )
-        dominant = max([int(amount * _PARTS) // (most.get(name) or 1) for name, amount in used.items()], default=0)
+        dominant = 0
+        for resource, amount in used.items():
+            if (part := int(amount * _PARTS) // (most.get(resource) or 1)) > dominant:
+                dominant = part
         return above_share, above_guarantee, -queue.spec.priority, dominant
 
     def _asked_in_flavors(self, queue: Queue) -> Iterable[Sequence[str]]:
@@ -843,32 +879,38 @@ class Queues:
         self._built()
         return self._structure.paths + self._regrouped
 
+    @property
+    def capacity_changes(self) -> int:
+        """Rises when the capacity has changed, and with it the dominant share of every queue."""
+        return self._built().capacity_changes
+
     def turn_path(self, pod: PodInfo) -> Sequence[str]:
         """The names of the queue in which the pod takes its turn, its parent, and so on. Empty: the pod takes its turn
         as one without a queue, because it has none, or no pod may start in it.
         """
-        name = self.queue_of(pod)
-        queue = self._built().get(name) if name else None
-        if queue is None or queue.children or not self._open(self._built(), name):
+        tree, name = self._built(), self._set_of(pod)  # of a pod that may not use its queue, the name is of none
+        queue = tree.get(name) if name else None
+        if queue is None or queue.children or name in self._structure.shut:
             return ()
-        return [above.spec.name for above in queue.path()]
+        return queue.names()
 
     def take_changed(self) -> Iterable[str]:
-        """The queues whose `order_key` may have changed since the last call, in no order."""
+        """The queues whose `order_key` may have changed since the last call, in no order. See also `capacity_changes`."""
         tree = self._built()
         tree.steps += 1
-        if tree.worth_sharing_out:
-            tree.set_capacity(self.capacity())
-            tree.compute_shares()
+        self._share_out_if_worth(tree)
         found = {*tree.moved}
         for name in self._touched:
-            queue = tree.get(name)
-            while queue is not None and queue.parent is not None:
-                found.add(queue.spec.name)
-                queue = queue.parent
+            if (queue := tree.get(name)) is not None:
+                found.update([above.spec.name for above in queue.path])
         self._touched.clear()
         tree.moved.clear()
         return found
+
+    def _share_out_if_worth(self, tree: QueueTree) -> None:
+        if tree.worth_sharing_out:
+            tree.set_capacity(self.capacity())
+            tree.compute_shares()
 
     # The pods that are tried again
 
@@ -910,7 +952,7 @@ class Queues:
         if named.kind == "limit":
             return any(
                 taken + named.requested > above.spec.quotas.get(named.resource, NO_QUOTA).limit != UNBOUNDED
-                for above in queue.path()
+                for above in queue.path
                 if above.spec.name == named.queue
                 for taken in [sum(e.get(named.resource, 0) for e in (above.held, above.promised, above.trying))]
             )
@@ -922,6 +964,7 @@ class Queues:
 
     def turn_of(self, pod: PodInfo) -> Any:
         """Sorts the pods that might be tried again by whose turn it is."""
+        self._share_out_if_worth(self._built())
         path = reversed(self.turn_path(pod))
         return tuple((self.order_key(name, trying=True), name) for name in path)
 
@@ -931,7 +974,7 @@ class Queues:
         if name and pod.uid not in self._trying:
             places = self.places.of(pod) if self.flavors.named else ()
             place = next((each for each in places if self.bound_at(pod, each, trying=True) is None), NOWHERE)
-            self._trying[pod.uid] = name, pod, self.amounts_at(pod, place)
+            self._trying[pod.uid] = name, pod, self.amounts_at(pod, place), self._is_firm(name, pod)
             if pod.uid not in self._placed_in:
                 self._count_trying(pod.uid, 1)
 
@@ -955,17 +998,18 @@ class Queues:
         if not name:
             return
         place = self.flavors.at(slot) if self.flavors.named else NOWHERE
-        asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod, place)
-        if uid in self._waiting_in:
-            asking = self._waiting_in[uid]
+        asking = self._waiting_in.get(uid)
+        asks = asking == name and self._demands_alike(name, pod, place)
+        starts = asks and not self.devices.classes
+        if asking is not None and not starts:
             self._ask(asking, self._pods[asking].waiting[uid], -1, demand=not asks)
         if uid in self._trying:
             self._count_trying(uid, -1)
         self._placed_in[uid] = name
-        pods = self._pods.setdefault(name, _Pods())
-        pods.placed[uid] = pod
+        pods = self._pods_of(name)
+        pods.placed[uid] = pod.namespace
         pods.order.add(pod)
-        self._hold(name, pod, place, 1, demand=not asks)
+        self._hold(name, pod, place, 1, demand=not asks, starts=starts)
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         uid = pod.uid
@@ -980,7 +1024,8 @@ class Queues:
         asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod, place)
         pods = self._pods[name]
         pods.order.remove(uid)
-        self._hold(name, pods.placed.pop(uid), place, -1, demand=not asks)
+        del pods.placed[uid]
+        self._hold(name, pod, place, -1, demand=not asks)
         if uid in self._waiting_in:
             asking = self._waiting_in[uid]
             self._ask(asking, self._pods[asking].waiting[uid], 1, demand=not asks)
@@ -1022,6 +1067,10 @@ class Queues:
             return amounts
         placed = pod.uid in self._placed_in
         return {**amounts, **(devices.counted(pod.uid) if placed else devices.takes(self._set_of(pod), pod, seen))}
+
+    def _tracked(self, tree: QueueTree, pod: PodInfo) -> Mapping[str, int]:
+        """What the pod takes wherever it is, of what any queue names."""
+        return tree.tracked(self._plain(pod)) if self.devices.classes else tree.tracked_of(pod.requests)
 
     def amounts_together(self, pods: Iterable[PodInfo], place: Collection[str]) -> dict[str, int]:
         """What these pods of a queue take on nodes of these flavors. A claim that they share counts once."""
@@ -1084,9 +1133,16 @@ class Queues:
             (pod, info.slot)
             for info in self._cache.nodes.values()
             for pod in info.pods.values()
-            if (None in due or pod.namespace in due) and self._membership.of(pod) != self._placed_in.get(pod.uid, "")
+            if (None in due or pod.namespace in due) and not self._counts_rightly(pod)
         ]
         self._group_again(placed, [pod for pod in self.pending() if None in due or pod.namespace in due])
+
+    def _counts_rightly(self, pod: PodInfo) -> bool:
+        """True if the placed pod counts in its queue, and as what it is."""
+        name = self._membership.of(pod)
+        if name != self._placed_in.get(pod.uid, ""):
+            return False
+        return not name or self._is_firm(name, pod) == (pod.uid in self._pods[name].firm_uids)
 
     def _regroup_queue(self, name: str) -> None:
         """The same for the pods that name a queue, because other namespaces may use it."""
@@ -1140,7 +1196,7 @@ class Queues:
                 tree.add_promised(name, tree.tracked(pods.promised))
                 if self._open(tree, name):
                     tree.add_asked(name, tree.tracked(pods.asked))
-        for uid, (name, _, _) in self._trying.items():
+        for uid, (name, *_) in self._trying.items():
             if name in names and uid not in self._placed_in:
                 self._add_trying(tree, uid, 1)
 
@@ -1153,9 +1209,10 @@ class Queues:
             self._firm[name] = priority
         if (pods := self._pods.get(name)) is not None:
             pods.firm.clear()
-            for pod in pods.placed.values():
-                if self._is_firm(name, pod):
-                    add_amounts(pods.firm, self.placed_amounts(pod))
+            firm = [pod for pod in self._placed(pods) if self._is_firm(name, pod)]
+            pods.firm_uids = {pod.uid for pod in firm}
+            for pod in firm:
+                add_amounts(pods.firm, self.placed_amounts(pod))
 
     def flavors_are(self, labels: Mapping[str, Labels], resources: Iterable[str]) -> None:
         resources = [*resources]
@@ -1166,8 +1223,8 @@ class Queues:
             trying, self._trying = self._trying, {}
             for name, pods in self._pods.items():
                 self._sum_up(name, pods)
-            for uid, (name, pod, _) in trying.items():
-                self._trying[uid] = name, pod, self._plain(pod)
+            for uid, (name, pod, _, firm) in trying.items():
+                self._trying[uid] = name, pod, self._plain(pod), firm
                 if uid not in self._placed_in:
                     self._count_tried_by(uid, 1)  # the new tree gets it with the pods of the queue
 
@@ -1175,12 +1232,13 @@ class Queues:
         """Sums up again what the pods of a queue take, because that has changed."""
         for sums in (pods.held, pods.going, pods.firm, pods.users, pods.promised, pods.asked):
             sums.clear()
-        for uid, pod in pods.placed.items():
+        for pod in self._placed(pods):
             if self.devices.classes:
                 self.devices.count(name, pod, placed=True)
             amounts = self.placed_amounts(pod)
-            _add_placed(pods, pod, amounts, firm=self._is_firm(name, pod))
-            if user := pods.user_of.get(uid, ""):
+            add_amounts(pods.held, amounts)
+            _add_parts(pods, pod, amounts, firm=pod.uid in pods.firm_uids)
+            if user := pods.user_of.get(pod.uid, ""):
                 add_amounts(pods.users.setdefault(user, {}), amounts)
         for uid, pod in pods.nominated.items():
             amounts = self.amounts_on(pod, self._cache.nominator.node_of(uid))
@@ -1217,16 +1275,17 @@ class Queues:
             return False
         if self.flavors.named and alike and not self.flavors.named.isdisjoint(self._plain(pod)):
             alike = {*self.flavors.open_to(waiting.node_affinity)} == {*place}
-        return alike and tree is not None and self._open(tree, name)
+        return alike and tree is not None and tree.get(name) is not None and name not in self._structure.shut
 
-    def _hold(self, name: str, pod: PodInfo, place: Place, sign: int, *, demand: bool) -> None:
+    def _hold(self, name: str, pod: PodInfo, place: Place, sign: int, *, demand: bool, starts: bool = False) -> None:
+        """`starts`: the pod takes from now on what it has asked for."""
         amounts = amounts_of(pod)
         if self.devices.classes:
             devices = self.devices.count(name, pod, placed=True) if sign > 0 else self.devices.counted(pod.uid)
             amounts = {**amounts, **devices}
         if place:
             amounts = {**amounts, **self.flavors.taken(amounts, place)}
-        self._add_held(name, pod, amounts, sign, demand=demand)
+        self._add_held(name, pod, amounts, sign, demand=demand, starts=starts)
         if self.devices.classes:
             others = self.devices.leave(name, pod.uid) if sign < 0 else self.devices.relieved(name, pod)
             self._claims_changed(others)
@@ -1241,7 +1300,8 @@ class Queues:
         changed = False
         for uid in uids:
             name = self._placed_in.get(uid) or self._waiting_in[uid]
-            pod = self._pods[name].placed.get(uid)
+            info = self._cache.placement(uid) if uid in self._pods[name].placed else None
+            pod = None if info is None else info.pods[uid]
             if self.devices.takes(name, pod or self._pods[name].waiting[uid]) == self.devices.counted(uid):
                 continue
             changed = True
@@ -1249,20 +1309,29 @@ class Queues:
                 self._ask(name, self._pods[name].waiting[uid], -1)
                 self._ask(name, self._pods[name].waiting[uid], 1)
             else:
-                info = self._cache.placement(uid)
                 place = NOWHERE if info is None else self.flavors.at(info.slot)
                 self._add_held(name, pod, self.amounts_at(pod, place), -1, demand=True)
                 self.devices.count(name, pod, placed=True)
                 self._add_held(name, pod, self.amounts_at(pod, place), 1, demand=True)
         return changed
 
-    def _add_held(self, name: str, pod: PodInfo, amounts: Mapping[str, int], sign: int, *, demand: bool) -> None:
+    def _add_held(
+        self, name: str, pod: PodInfo, amounts: Mapping[str, int], sign: int, *, demand: bool, starts: bool = False
+    ) -> None:
         tree = self._structure.current
         if sign < 0:
             amounts = {resource: -amount for resource, amount in amounts.items()}
-        pods, firm = self._pods[name], name in self._firm and pod.priority >= self._firm[name]
-        _add_placed(pods, pod, amounts, firm=firm)
+        pods = self._pods[name]
+        if sign > 0 and (pod.group or name in self._firm) and self._is_firm(name, pod):
+            pods.firm_uids.add(pod.uid)
+        firm = pod.uid in pods.firm_uids
+        if starts:
+            move((pods.asked,), (pods.held,), amounts)
+        else:
+            add_amounts(pods.held, amounts)
+        _add_parts(pods, pod, amounts, firm=firm)
         if sign < 0:
+            pods.firm_uids.discard(pod.uid)
             user = pods.user_of.pop(pod.uid, "")
         else:
             user = self._membership.user_of(pod) if self._membership.first_labels else pod.labels.get(USER_LABEL, "")
@@ -1272,12 +1341,16 @@ class Queues:
                 pods.user_of[pod.uid] = user
             elif not pods.users[user]:
                 del pods.users[user]
-        if tree is not None and name in tree:
-            tree.add_held(name, tree.tracked(amounts), demand=demand)
+        if tree is not None and tree.get(name) is not None:
+            tracked = tree.tracked(amounts)
+            if starts:
+                tree.start(name, tracked)
+            else:
+                tree.add_held(name, tracked, demand=demand)
             if pod.terminating:
-                tree.add_going(name, tree.tracked(amounts))
+                tree.add_going(name, tracked)
             if firm:
-                tree.add_firm(name, tree.tracked(amounts))
+                tree.add_firm(name, tracked)
             self._touched.add(name)
 
     def _ask(self, name: str, pod: PodInfo, sign: int, *, demand: bool = True) -> None:
@@ -1294,7 +1367,7 @@ class Queues:
         amounts = wanted if sign > 0 else {r: -amount for r, amount in wanted.items()}
         tree = self._structure.current
         add_amounts(self._pods[name].asked, amounts)
-        queue = tree.get(name) if tree is not None and self._open(tree, name) else None
+        queue = None if tree is None or name in self._structure.shut else tree.get(name)
         if tree is not None and queue is not None:
             before = len(queue.asked)
             tree.add_asked(name, tree.tracked(amounts), demand=demand)
@@ -1307,7 +1380,7 @@ class Queues:
             self._add_trying(tree, uid, sign)
 
     def _count_tried_by(self, uid: str, sign: int) -> None:
-        name, pod, amounts = self._trying[uid]
+        name, pod, amounts, _ = self._trying[uid]
         if user := self._membership.user_of(pod):
             sums = self._tried_by.setdefault((name, user), {})
             add_amounts(sums, {r: sign * amount for r, amount in amounts.items()})
@@ -1315,9 +1388,9 @@ class Queues:
                 del self._tried_by[name, user]
 
     def _add_trying(self, tree: QueueTree, uid: str, sign: int) -> None:
-        name, pod, taken = self._trying[uid]
+        name, _, taken, firm = self._trying[uid]
         amounts = {r: sign * amount for r, amount in tree.tracked(taken).items()}
-        tree.add_trying(name, amounts, firm=self._is_firm(name, pod))
+        tree.add_trying(name, amounts, firm=firm)
 
     def _nominated(self, pod: PodInfo, sign: int) -> None:
         """The pod is nominated to a node (1), or no longer (-1)."""
@@ -1325,7 +1398,7 @@ class Queues:
         # Finding the queue may have grouped all pods again, and this one with them.
         if not name or (sign > 0 and pod.uid in self._nominated_in):
             return
-        pods = self._pods.setdefault(name, _Pods())
+        pods = self._pods_of(name)
         if sign > 0:
             taken = self.amounts_on(pod, self._cache.nominator.node_of(pod.uid))
             self._nominated_in[pod.uid] = name, taken
@@ -1338,14 +1411,19 @@ class Queues:
             tree.add_promised(name, tree.tracked(amounts))
         self._drop_if_empty(name)
 
+    def _pods_of(self, name: str) -> _Pods:
+        pods = self._pods.get(name)
+        if pods is None:
+            pods = self._pods[name] = _Pods()
+        return pods
+
     def _drop_if_empty(self, name: str) -> None:
         pods = self._pods[name]
         if not pods.placed and not pods.waiting and not pods.nominated:
             del self._pods[name]
 
 
-def _add_placed(pods: _Pods, pod: PodInfo, amounts: Mapping[str, int], *, firm: bool) -> None:
-    add_amounts(pods.held, amounts)
+def _add_parts(pods: _Pods, pod: PodInfo, amounts: Mapping[str, int], *, firm: bool) -> None:
     if firm:
         add_amounts(pods.firm, amounts)
     if pod.terminating:
@@ -1395,7 +1473,7 @@ def _over_limit(queue: Queue, bound: Queue, resource: str, amount: int, promised
         found += f", {text(promised)} more is promised to pods that are nominated to nodes"
     if held < limit:
         found += f", and the pod requests {text(amount)}"
-    for above in queue.path():
+    for above in queue.path:
         quota = above.spec.quotas.get(resource, NO_QUOTA)
         if above is not bound and quota.limit != UNBOUNDED:
             free = max(0, quota.limit - above.held.get(resource, 0))

@@ -49,6 +49,8 @@ class Structure:
         """What keeps a declared queue out of the tree, or as it last was there."""
         self.shut: frozenset[str] = frozenset()
         """The queues in which no pod may start, because of their state or that of one above."""
+        self.draining: frozenset[str] = frozenset()
+        """The queues whose placed pods are to go, because of the state of the queue or of one above it."""
         self.timed: set[str] = set()
         """The queues that bound the runtime of their pods."""
         self.current: QueueTree | None = None
@@ -143,6 +145,7 @@ class Structure:
         self.paths += 1
         shut = [name for name, rules in self.valid.items() if rules.state != "Open"]
         self.shut = tree.below(shut) if shut else frozenset()
+        self.draining = tree.below([name for name in shut if self.valid[name].state == "Drain"])
         self._overcommitted.clear()
         self._flavors = flavors_of(tree, self.valid)
         named = {*tree.resources, *(name for rules in self.valid.values() for name in rules.user_limits)}
@@ -164,7 +167,7 @@ class Structure:
     def _added(self, spec: QueueRules) -> bool:
         """Adds a new queue to the tree. False if the tree must be built."""
         tree = self._changeable(None, spec)
-        if tree is None or self.invalid or self._below[spec.name] or not self._has_place(tree, spec):
+        if tree is None or spec.name in tree or self._below[spec.name] or not self._has_place(tree, spec):
             return False
         tree.add(spec)
         self.paths += 1
@@ -181,7 +184,9 @@ class Structure:
         if (before.state, before.firm_priority) != (spec.state, spec.firm_priority):
             return False
         if before.parent != spec.parent:
-            if self.invalid or spec.name in self.shut or not self._has_place(tree, spec):
+            if spec.name in self.invalid or (self.invalid and self._below[spec.name]):
+                return False  # it or one below it may have waited for this
+            if spec.name in self.shut or not self._has_place(tree, spec):
                 return False
             self.paths += 1
         tree.replace(spec)
@@ -192,9 +197,9 @@ class Structure:
     def _dropped(self, spec: QueueRules) -> bool:
         """Removes a queue from the tree. False if the tree must be built."""
         tree, name = self._changeable(spec, None), spec.name
-        if tree is None or self.valid.get(name) is not spec or self.invalid or name in self.shut:
+        if tree is None or self.valid.get(name) is not spec or name in self.shut:
             return False
-        if not tree.is_leaf(name):
+        if name in self.invalid or self._below[name] or not tree.is_leaf(name):
             return False
         self._pods.may_use(name, EVERYTHING)
         tree.drop(name)
@@ -247,7 +252,9 @@ class Structure:
         parent = tree.get(spec.parent) if spec.parent else tree.top
         if parent is None or spec.state != "Open" or spec.parent in self.shut:
             return False
-        above = [queue.spec.name for queue in parent.path()]
+        above = parent.names()
+        if any(name in self.invalid or name not in self.declared for name in above):
+            return False  # some are as they last were
         return spec.name not in above and len(above) + tree.height(spec.name) <= MAX_DEPTH
 
     def _check(self, tree: QueueTree, name: str) -> None:

@@ -10,19 +10,22 @@ Source of the rule: `shares`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.core.framework.validation import describe
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import MAX_INT64
+from podwright.core.objects.resources import PODS, Requests
 from podwright.core.queues.shares import UNBOUNDED, Claim, share_out
 
 DEFAULT_PRIORITY: Final = 100
 CLAIMS_PER_STEP: Final = 2
 """How many claims of queues the order of pods has shared out for each change of demand and attempt at a pod."""
 
+MOST_REQUESTS: Final = 256
+"""Of how many requests of pods it is remembered what counts of them."""
 _LEAST_COST: Final = 64
 """What it costs in claims to find the capacity."""
 
@@ -75,6 +78,7 @@ class Queue:
         "kept",
         "kept_below",
         "parent",
+        "path",
         "promised",
         "request",
         "rounding",
@@ -82,12 +86,17 @@ class Queue:
         "spec",
         "stale",
         "trying",
+        "up",
         "wanted",
     )
 
     def __init__(self, spec: QueueSpec) -> None:
         self.spec = spec
         self.parent: Queue | None = None
+        self.path: tuple[Queue, ...] = ()
+        """The queue, its parent, and so on, up to a queue at the top."""
+        self.up: tuple[Queue, ...] = (self,)
+        """The same, and the cluster."""
         self.children: list[Queue] = []
         self.held: dict[str, int] = {}
         """By resource: what its pods, and those of the queues below, have on nodes."""
@@ -134,12 +143,25 @@ class Queue:
         guarantee = self.spec.quotas.get(resource, NO_QUOTA).guarantee
         return MAX_INT64 if guarantee == UNBOUNDED else guarantee
 
-    def path(self) -> Iterator[Queue]:
-        """The queue, its parent, and so on, up to a queue at the top."""
-        queue = self
-        while queue.parent is not None:
-            yield queue
-            queue = queue.parent
+    def names(self) -> Sequence[str]:
+        """Of the queues of `path`."""
+        return [queue.spec.name for queue in self.path]
+
+    def put_below(self, parent: Queue) -> None:
+        """Gives a queue another parent. All below have other paths then."""
+        self.parent = parent
+        parent.children.append(self)
+        self.path, self.up = (self, *parent.path), (self, *parent.up)
+        self.find_paths()
+
+    def find_paths(self) -> None:
+        """Finds the paths of all queues below."""
+        left = [self]
+        while left:
+            queue = left.pop()
+            for child in queue.children:
+                child.path, child.up = (child, *queue.path), (child, *queue.up)
+            left += queue.children
 
 
 class QueueTree:
@@ -153,6 +175,8 @@ class QueueTree:
         self.top = Queue(QueueSpec(name=""))
         """The cluster, above all queues without a parent."""
         self._queues: dict[str, Queue] = {}
+        self.get: Final = self._queues.get
+        """The queue of this name, or None. Pods ask often, so it is no method."""
         for spec in specs:
             if not spec.name or spec.name in self._queues:
                 problem = f"another queue has the name {spec.name!r}" if spec.name else "a value is required"
@@ -166,14 +190,18 @@ class QueueTree:
             queue.parent = parent
             parent.children.append(queue)
             _guarantee(parent, spec=queue.spec, sign=1)
+        self.top.find_paths()
         self._refuse_cycles()
         self._named = Counter(name for queue in self._queues.values() for name in queue.spec.quotas)
         self.resources = tuple(sorted(self._named))
         """The resources that any queue names."""
         self.keeping = False
         """True if any queue does not lend all of its guarantee."""
+        self._requested: dict[Requests, Mapping[str, int]] = {}
         self.moved: set[str] = set()
-        """The queues whose shares have changed. Whoever orders queues by their shares clears it."""
+        """The queues whose shares have changed. Whoever orders queues by them clears it."""
+        self.capacity_changes = 0
+        """Rises when the capacity changes, of which dominant shares are parts."""
         self.steps = 0
         """How much has happened since shares were computed: changes of demand, and attempts at pods."""
         self._cost = 0
@@ -182,16 +210,13 @@ class QueueTree:
 
     def set_capacity(self, capacity: Mapping[str, int]) -> None:
         """Shares out these amounts from now on: whole units by resource."""
-        if any(bool(self.top.share.get(name)) != bool(amount) for name, amount in capacity.items()):
-            self.moved.update(self._queues)
-        self.top.stale.update(name for name, amount in capacity.items() if self.top.share.get(name) != amount)
+        changed = [name for name, amount in capacity.items() if self.top.share.get(name) != amount]
+        self.capacity_changes += bool(changed)
+        self.top.stale.update(changed)
         self.top.share = dict(capacity)
 
     def __contains__(self, name: str) -> bool:
         return name in self._queues
-
-    def get(self, name: str) -> Queue | None:
-        return self._queues.get(name)
 
     def below(self, names: Iterable[str]) -> frozenset[str]:
         """These queues and all below them."""
@@ -266,15 +291,14 @@ class QueueTree:
 
     def _join(self, queue: Queue) -> None:
         parent = self._queues[queue.spec.parent] if queue.spec.parent else self.top
-        queue.parent = parent
-        parent.children.append(queue)
+        queue.put_below(parent)
         self._count(queue, 1)
 
     def _count(self, queue: Queue, sign: int) -> None:
         parent = queue.parent
         assert parent is not None, "the top has no parent"
         _guarantee(parent, spec=queue.spec, sign=sign)
-        for above in (*parent.path(), self.top):
+        for above in parent.up:
             for sums, own in (
                 (above.held, queue.held),
                 (above.going, queue.going),
@@ -320,19 +344,32 @@ class QueueTree:
         """Those of the amounts that are of resources that any queue names, and not 0."""
         return {name: amount for name, amount in amounts.items() if amount and name in self._named}
 
+    def tracked_of(self, requests: Requests) -> Mapping[str, int]:
+        """The same of what a pod takes with these requests. It is remembered for those that come again."""
+        found = self._requested.get(requests)
+        if found is None:
+            if len(self._requested) >= MOST_REQUESTS:
+                self._requested.clear()
+            found = self._requested[requests] = self.tracked({**requests.amounts, PODS: 1})
+        return found
+
     def add_held(self, name: str, amounts: Mapping[str, int], *, demand: bool = True) -> None:
         """Adds these amounts, which may be negative, to what the pods of a queue have on nodes, and to its demand.
 
         Raises KeyError if the queue does not exist.
         """
-        queue: Queue | None = self._queues[name]
-        while queue is not None:
-            add_amounts(queue.held, amounts)
-            queue = queue.parent
+        add_to_all([queue.held for queue in self._queues[name].up], amounts)
         if self.keeping:
             self._keep(name, amounts)
         if demand:
             self.add_demand(name, amounts)
+
+    def start(self, name: str, amounts: Mapping[str, int]) -> None:
+        """A pod that has asked for these amounts has them from now on, so that the demand stays."""
+        queue = self._queues[name]
+        move([each.asked for each in queue.path], [each.held for each in queue.up], amounts)
+        if self.keeping:
+            self._keep(name, amounts)
 
     def keep(self, name: str, amounts: Mapping[str, int]) -> None:
         """The queue does not lend these amounts of its guarantee."""
@@ -364,32 +401,26 @@ class QueueTree:
 
     def add_going(self, name: str, amounts: Mapping[str, int]) -> None:
         """The same for the terminating ones of these pods, which are part of them. Their demand counts with all."""
-        for queue in (*self._queues[name].path(), self.top):
-            add_amounts(queue.going, amounts)
+        add_to_all([queue.going for queue in self._queues[name].up], amounts)
 
     def add_firm(self, name: str, amounts: Mapping[str, int]) -> None:
         """The same for those of these pods that are never evicted for a pod of a queue."""
-        for queue in (*self._queues[name].path(), self.top):
-            add_amounts(queue.firm, amounts)
+        add_to_all([queue.firm for queue in self._queues[name].up], amounts)
 
     def add_promised(self, name: str, amounts: Mapping[str, int]) -> None:
         """The same for nominated pods, whose demand counts while they wait."""
-        for queue in (*self._queues[name].path(), self.top):
-            add_amounts(queue.promised, amounts)
+        add_to_all([queue.promised for queue in self._queues[name].up], amounts)
 
     def add_trying(self, name: str, amounts: Mapping[str, int], *, firm: bool) -> None:
         """The same for pods that are tried again, whose demand counts while they wait."""
-        for queue in (*self._queues[name].path(), self.top):
-            add_amounts(queue.trying, amounts)
-            if firm:
-                add_amounts(queue.firm_trying, amounts)
+        above = self._queues[name].up
+        add_to_all([queue.trying for queue in above], amounts)
+        if firm:
+            add_to_all([queue.firm_trying for queue in above], amounts)
 
     def add_asked(self, name: str, amounts: Mapping[str, int], *, demand: bool = True) -> None:
         """The same for its pods that wait for a node."""
-        queue = self._queues[name]
-        while queue.parent is not None:
-            add_amounts(queue.asked, amounts)
-            queue = queue.parent
+        add_to_all([queue.asked for queue in self._queues[name].path], amounts)
         if demand:
             self.add_demand(name, amounts)
 
@@ -437,13 +468,8 @@ class QueueTree:
 
     def _refuse_cycles(self) -> None:
         """A queue of a cycle is not below the top."""
-        below, reached = [self.top], set()
-        while below:
-            for child in below.pop().children:
-                reached.add(child.spec.name)
-                below.append(child)
         for name, queue in self._queues.items():
-            if name not in reached:
+            if not queue.path:
                 problem = f"queue {queue.spec.parent!r} is below this queue, or below a cycle of parents"
                 raise InvalidObjectError("parent", problem).in_object("Queue", name)
 
@@ -460,6 +486,30 @@ def _guarantee(parent: Queue, spec: QueueSpec, sign: int) -> None:
         parent.guaranteed,
         {name: sign * quota.guarantee for name, quota in spec.quotas.items() if quota.guarantee != UNBOUNDED},
     )
+
+
+def add_to_all(several: Iterable[dict[str, int]], amounts: Mapping[str, int]) -> None:
+    """`add_amounts` for each of these sums."""
+    for resource, amount in amounts.items():
+        for sums in several:
+            if total := sums.get(resource, 0) + amount:
+                sums[resource] = total
+            else:
+                sums.pop(resource, None)
+
+
+def move(sources: Iterable[dict[str, int]], targets: Iterable[dict[str, int]], amounts: Mapping[str, int]) -> None:
+    """Moves amounts from each of the sources, to each of the targets. None has entries of 0."""
+    for resource, amount in amounts.items():
+        if not amount:
+            continue
+        for sums in sources:
+            if left := sums.get(resource, 0) - amount:
+                sums[resource] = left
+            else:
+                sums.pop(resource, None)
+        for sums in targets:
+            sums[resource] = sums.get(resource, 0) + amount
 
 
 def add_amounts(sums: dict[str, int], amounts: Mapping[str, int]) -> None:

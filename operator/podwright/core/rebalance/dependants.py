@@ -7,8 +7,8 @@ one of them is asked: what breaks the others alone is there before and after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from podwright.core.objects.affinity import PodAffinity, PodAffinityTerm, SpreadConstraints
 from podwright.core.objects.pod import PodInfo
@@ -42,18 +42,22 @@ class Kind:
 
 
 class Dependants:
-    """See the module. Reads all placed pods once, when they are first asked about. `is_broken`: whether a constraint of
-    a placed pod does not hold.
+    """See the module. Reads all placed pods once, when they are first asked about. `broken_of`: the uids of the placed
+    pods of which a constraint does not hold.
     """
 
-    def __init__(self, cache: Cache, is_broken: Callable[[CacheTransaction, PodInfo], bool]) -> None:
+    def __init__(
+        self, cache: Cache, broken_of: Callable[[CacheTransaction, Sequence[PodInfo]], Collection[str]]
+    ) -> None:
         self._cache = cache
-        self._is_broken = is_broken
+        self._broken_of = broken_of
         self._read = False
         self._kinds: dict[tuple[str, int, int], Kind] = {}
         """By namespace and the identities of the constraints, which pods of one template share."""
         self._sound: set[Group] = set()
         """Groups whose constraints hold, until a pod moves that they notice."""
+        self._noticed: list[tuple[Collection[Group], set[Group]]] = []
+        """For each move and each kind that noticed it: its groups, and which of them were sound before."""
 
     def add(self, pod: PodInfo) -> None:
         """A pod has a node now."""
@@ -68,9 +72,17 @@ class Dependants:
                 kind = self._kinds[key] = Kind(pod.namespace, pod.spread, pod.pod_affinity)
             kind.pods[pod.uid] = pod
 
-    def forget(self) -> None:
-        """Moves were undone, or other pods came."""
-        self._sound.clear()
+    @property
+    def moves(self) -> int:
+        """How far `undo` goes back, if it is called later."""
+        return len(self._noticed)
+
+    def undo(self, moves: int) -> None:
+        """The moves since then were undone."""
+        while len(self._noticed) > moves:
+            groups, sound = self._noticed.pop()
+            self._sound.difference_update(groups)
+            self._sound.update(sound)
 
     def noticing(self, moved: PodInfo) -> Sequence[Kind]:
         """Those that may break because this pod moves."""
@@ -90,15 +102,18 @@ class Dependants:
         """
         found: dict[str, PodInfo] = {}
         for kind in kinds:
-            for group, pods in self._groups(kind, but).items():
-                self._cache.deadline.point()
-                if moved:
-                    self._sound.discard(group)
-                if group not in self._sound:
-                    if not self._is_broken(transaction, pods[0]):
-                        self._sound.add(group)
-                    else:
-                        found.update({pod.uid: pod for pod in pods if self._is_broken(transaction, pod)})
+            groups = self._groups(kind, but)
+            if moved:
+                self._noticed.append((groups.keys(), self._sound & groups.keys()))
+                self._sound.difference_update(groups)
+            unknown = {group: pods for group, pods in groups.items() if group not in self._sound}
+            broken = self._broken_of(transaction, [pods[0] for pods in unknown.values()])
+            for group, pods in unknown.items():
+                if pods[0].uid in broken:
+                    uids = self._broken_of(transaction, pods)
+                    found.update({pod.uid: pod for pod in pods if pod.uid in uids})
+                else:
+                    self._sound.add(group)
         return found
 
     def _groups(self, kind: Kind, but: str) -> Mapping[Group, Sequence[PodInfo]]:
@@ -108,14 +123,26 @@ class Dependants:
             info = self._cache.placement(pod.uid)
             if info is not None and info.node is not None and pod.uid not in (but, again_uid(but)):
                 domains = (info.node.labels.get(key) for key in keys)
-                template = id(pod.labels), id(pod.node_affinity), id(pod.tolerations), pod.priority_class
-                found.setdefault((id(kind), *template, pod.scheduler_name, pod.policy, *domains), []).append(pod)
+                found.setdefault((id(kind), *template_of(pod), *domains), []).append(pod)
         return found
+
+
+def template_of(pod: PodInfo) -> Group:
+    """What pods of a kind have in common if their filters differ in nothing but their nodes."""
+    spec = id(pod.labels), id(pod.spread), id(pod.pod_affinity), id(pod.node_affinity), id(pod.tolerations)
+    return *spec, pod.priority_class, pod.scheduler_name, pod.policy
 
 
 def again_uid(uid: str) -> str:
     """The uid of the pod that is planned in place of another."""
     return f"{uid}/again"
+
+
+def created_again(pod: PodInfo) -> PodInfo:
+    """The pod that its controller creates in its place, as it waits."""
+    return replace(
+        pod, uid=again_uid(pod.uid), node_name="", nominated_node_name="", phase="Pending", start_time=None, raw=None
+    )
 
 
 def _terms(affinity: PodAffinity) -> Sequence[PodAffinityTerm]:

@@ -3,14 +3,17 @@
     each member that the gang needs: a node as it is, else one with few pods in its way ─► these to other nodes
         ─► with all of them moved, the gang's own plan says where its members will be
 
-A gang in one topology domain is tried in each domain, and gets the one with the fewest moves.
+A gang in one topology domain is tried in each domain, and gets the one with the fewest moves; so is each part of a
+group that has parts.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -19,23 +22,29 @@ from podwright.core.cycle import find_feasible
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState
+from podwright.core.gangs.branches import Branch, branch_of
 from podwright.core.gangs.capacity_bounds import emptied_domains
 from podwright.core.gangs.decisions import GangPlacement
+from podwright.core.gangs.gathering import slot_for
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.simulation import reserve
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
-from podwright.core.preemption.budgets import Budgets
 from podwright.core.rebalance.checks import Refused, passes
 from podwright.core.rebalance.movable import Movable, may_be_emptied
 from podwright.core.rebalance.room import in_the_way, size_of
 from podwright.core.rebalance.rules import RebalanceRules
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.reservations import Reservation, rebalancing_name
 from podwright.core.state.transaction import CacheTransaction
 
 MOST_NODES: Final = 32
 """So many nodes in a row whose pods cannot move end the search for a member's node."""
+MOST_DOMAINS: Final = 32
+"""In how many domains a group is tried; `MOST_OF_PARTS`: each of its parts."""
+MOST_OF_PARTS: Final = 8
 Targets = Mapping[str, str]
 """The node that each pod is to get, by uid, in the order of moves."""
 
@@ -55,31 +64,86 @@ class WaitingGang:
 def waiting_gang(cache: Cache, key: str) -> WaitingGang | None:
     """The gang of this key, if it needs room to start."""
     group = cache.groups.get(key)
-    if group is None or not group.gang or group.composite or cache.groups.root_of(key) != key:
+    if group is None or not group.gang or cache.groups.root_of(key) != key:
         return None
-    needed = cache.groups.lacking(group)
-    members = [pod for pod in cache.groups.members(key).unplaced() if not pod.gates]
+    needed, all_members = cache.groups.lacking(group), cache.groups.members(key)
+    members = [pod for pod in all_members.unplaced() if not pod.gates]
     if not 0 < needed <= len(members):
         return None
-    return WaitingGang(group, members if group.tree is not None else members[:needed])
+    if all_members.levels is None:
+        return WaitingGang(group, members[:needed])
+    try:
+        branch = branch_of(cache, group, members, group.near)
+    except InvalidObjectError:  # which the gang's own plan names
+        return None
+    return WaitingGang(group, next(branch.in_order())) if branch.reach >= 0 else None
 
 
 def waiting_gangs(cache: Cache, rules: RebalanceRules) -> Sequence[WaitingGang]:
     """Those that the policy makes room for, the most important and oldest first."""
-    names = [*rules.gangs]
+    names = frozenset(rules.gangs)
     found = [
         gang
         for group in (cache.groups.all() if names else ())
-        if any(name in ("*", f"{group.namespace}/*", f"{group.namespace}/{group.name}") for name in names)
+        if not names.isdisjoint(("*", f"{group.namespace}/*", f"{group.namespace}/{group.name}"))
         if (gang := waiting_gang(cache, group.key)) is not None
     ]
     return sorted(found, key=lambda gang: (-gang.members[0].priority, gang.members[0].creation, gang.name))
+
+
+def fewest_moves(cache: Cache, gang: WaitingGang, largest: Mapping[str, int]) -> int:
+    """No fewer moves make room for the members, by their requests alone. `largest`: of each resource, the most that a
+    pod that moves has.
+    """
+    amounts = [pod.requests.amounts for pod in gang.members]
+    least = {each: min(of.get(each, 0) for of in amounts) for each in amounts[0]}
+    least = {each: amount for each, amount in least.items() if amount}
+    if not least:
+        return 0
+    table = cache.table
+    fit = [(table.allocatable(each) - table.requested(each)) // amount for each, amount in least.items()]
+    lacking = len(amounts) - int(np.maximum(np.min(fit, axis=0), 0)[table.valid].sum())
+    for_each = max(1, *(-(-largest.get(each, 0) // amount) for each, amount in least.items()))
+    return max(0, -(-lacking // for_each))
 
 
 def places_of(gang: WaitingGang, framework: Framework, cache: Cache) -> Targets:
     """The nodes that the gang's own plan finds for its members; empty if it cannot start."""
     found = GangPlanner(framework=framework, cache=cache, group=gang.group, below=lambda _: 0).plan(gang.members)
     return {each.pod.uid: each.node_name for each in found.placements} if isinstance(found, GangPlacement) else {}
+
+
+def places_in_held_room(gang: WaitingGang, framework: Framework, cache: Cache, seats: Targets) -> Targets:
+    """The same, once these nodes are held for its members: none takes the room of a larger one."""
+    held = [replace(each, name=f"planned {each.name}") for each in room_of(gang, cache, seats, inf)]
+    for reservation in held:
+        cache.reservations.set(reservation)
+    try:
+        return places_of(gang, framework, cache)
+    finally:
+        for reservation in held:
+            cache.reservations.remove(reservation.name)
+
+
+def room_of(gang: WaitingGang, cache: Cache, places: Targets, until: float) -> Sequence[Reservation]:
+    """The room of the gang on these nodes: a Reservation for each group that its members name."""
+    by_group: dict[str, list[PodInfo]] = {}
+    for pod in gang.members:
+        if pod.uid in places:
+            by_group.setdefault(pod.group, []).append(pod)
+    return [
+        Reservation(
+            name=rebalancing_name(group.uid),
+            namespace=group.namespace,
+            until=until,
+            slots=[slot_for(pod, places[pod.uid]) for pod in pods],
+            priority=max(pod.priority for pod in gang.members),
+            group=key,
+            group_uid=group.uid,
+        )
+        for key, pods in by_group.items()
+        if (group := cache.groups.get(key)) is not None
+    ]
 
 
 def seat(transaction: CacheTransaction, framework: Framework, members: Sequence[PodInfo], places: Targets) -> None:
@@ -100,8 +164,8 @@ def seat(transaction: CacheTransaction, framework: Framework, members: Sequence[
 @dataclass(slots=True)
 class RoomSearch:
     """See the module. `move` moves pods off their nodes, none of them to one of `sources`, within the budgets, and
-    raises Refused. `takes`: bool[nodes], those that may take pods; `closed`: nodes that take pods, so none of theirs
-    move.
+    raises Refused, as `point` does once there is no more time. `takes`: bool[nodes], those that may take pods; `closed`: nodes that take pods, so none of theirs
+    move. `undoer` gives a function, to be called once, after which all of this and the cluster are as they are now.
     """
 
     cache: Cache
@@ -111,43 +175,56 @@ class RoomSearch:
     takes: Bools
     sources: set[str]
     closed: set[str]
-    budgets: Budgets
+    undoer: Callable[[CacheTransaction], Callable[[], None]]
+    point: Callable[[], None]
     move: Callable[[CacheTransaction, Sequence[PodInfo]], Targets]
+    seats: dict[str, str] = field(default_factory=dict)
 
-    def moves(self, transaction: CacheTransaction) -> Targets:
-        """The fewest moves that are found. Leaves everything as it was. Raises Refused."""
-        best, why = None, "no other nodes take the pods that are in its way"
-        for within in self._domains():
-            start, restore = transaction.checkpoint(), self.budgets.restorer()
-            sources, closed = set(self.sources), set(self.closed)
+    def moves(self, transaction: CacheTransaction) -> tuple[Targets, Targets]:
+        """The fewest moves that are found, and the nodes of the members then. Leaves everything as it was. Raises
+        Refused.
+        """
+        group, undo = self.gang.group, self.undoer(transaction)
+        try:
+            branch = branch_of(self.cache, group, self.gang.members, group.near)
+            return self._seat_branch(transaction, branch, self.takes, MOST_DOMAINS), self.seats
+        except InvalidObjectError as error:
+            raise Refused(str(error)) from error
+        finally:
+            undo()
+
+    def _seat_branch(self, transaction: CacheTransaction, branch: Branch, within: Bools, most: int) -> Targets:
+        """Of at most so many domains that the branch may be in, the one with the fewest moves. Raises Refused."""
+        if not branch.near.required:
+            return self._seat_parts(transaction, branch, within)
+        best: tuple[int, Bools] | None = None
+        why, pods = "no other nodes take the pods that are in its way", branch.all_untried
+        domains = emptied_domains(self.framework, self.cache, branch.near, pods, len(pods))
+        for nodes in islice(domains, most):
+            undo = self.undoer(transaction)
             try:
-                found = self._seat_all(transaction, within)
-                if best is None or len(found) < len(best):
-                    best = found
+                moves = len(self._seat_parts(transaction, branch, nodes & within))
+                best = best if best is not None and best[0] <= moves else (moves, nodes)
             except Refused as error:
                 why = str(error)
             finally:
-                transaction.rollback(start)
-                restore()
-                self.sources.intersection_update(sources)
-                self.closed.intersection_update(closed)
+                undo()
         if best is None:
             raise Refused(why)
-        return best
+        return self._seat_parts(transaction, branch, best[1] & within)
 
-    def _domains(self) -> Iterator[Bools]:
-        group, members = self.gang.group, self.gang.members
-        if not group.near.required:
-            yield self.takes
-            return
-        for nodes in emptied_domains(self.framework, self.cache, group, members, len(members)):
-            yield nodes & self.takes
+    def _seat_parts(self, transaction: CacheTransaction, branch: Branch, within: Bools) -> Targets:
+        moves = self._seat_all(transaction, branch.untried, within)
+        for part in branch.children:
+            if part.all_untried:
+                moves |= self._seat_branch(transaction, part, within, MOST_OF_PARTS)
+        return moves
 
-    def _seat_all(self, transaction: CacheTransaction, within: Bools) -> Targets:
+    def _seat_all(self, transaction: CacheTransaction, members: Sequence[PodInfo], within: Bools) -> dict[str, str]:
         moves: dict[str, str] = {}
         found: dict[tuple[tuple[str, int], ...], list[tuple[int, float, str]]] = {}
-        for member in sorted(self.gang.members, key=lambda pod: sorted(pod.requests.amounts.items()), reverse=True):
-            self.cache.deadline.point()
+        for member in sorted(members, key=lambda pod: sorted(pod.requests.amounts.items()), reverse=True):
+            self.point()
             if not self._seat_as_it_is(transaction, member, within):
                 requests = {each: amount for each, amount in member.requests.amounts.items() if amount}
                 key = tuple(sorted(requests.items()))
@@ -170,6 +247,7 @@ class RoomSearch:
                     share = table.requested(resource)[slots] / np.maximum(table.allocatable(resource)[slots], 1)
                     fill = np.maximum(fill, share)
             node = self.cache.node_at(int(slots[int(np.argmax(fill))])).name
+            self.seats[member.uid] = node
             return reserve(transaction, self.framework, state, member, node) is None
         except PluginError as error:
             raise Refused("a plugin failed") from error
@@ -201,15 +279,14 @@ class RoomSearch:
             pods = () if info.name in self.closed else in_the_way(info, requests, self.movable)
             if not pods or not self._would_take(transaction, member, info, pods):
                 continue
-            before, restore = transaction.checkpoint(), self.budgets.restorer()
+            undo = self.undoer(transaction)
             self.sources.add(info.name)
             try:
                 targets = self.move(transaction, pods)
                 seat(transaction, self.framework, [member], {member.uid: info.name})
+                self.seats[member.uid] = info.name
             except Refused:
-                transaction.rollback(before)
-                restore()
-                self.sources.discard(info.name)
+                undo()
                 failed += 1
                 continue
             self.closed.update(targets.values())

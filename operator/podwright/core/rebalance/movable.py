@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.core.framework.framework import Framework
+from podwright.core.framework.program import Solver
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.preemption.budgets import BudgetRules
@@ -46,6 +47,10 @@ class View:
     """The uids of controllers that did not create a moved pod again, and of pods whose move was refused."""
     namespaces: Collection[str] = field(default=SYSTEM_NAMESPACES)
     """The namespaces whose pods never move."""
+    solve: Solver | None = None
+    """See ExactSearch."""
+    elapsed: Callable[[], float] = lambda: 0.0
+    """The seconds since the planner was made, if its time is bounded."""
 
 
 class Movable:

@@ -3,7 +3,8 @@
     candidate: pods of a node, or a pod to repair ─► each of its pods: off its node, on the fullest node that passes
         all filters ─► no budget violated, nobody else's constraints broken, gain enough ─► the step stays; else undone
 
-Invariants: a node that gives pods away takes none, and none is given away from a node that took some, so at no time do
+Where a solver is there and the case is small, the best moves are searched for as well (`exact`), and the better ones
+stay. Invariants: a node that gives pods away takes none, and none is given away from a node that took some, so at no time do
 two pods need the same room. Each step makes the weighted sum of empty nodes and of pods that pass their filters
 greater, with room that is asked for, and nothing else moves pods here; so at rest, plans become empty.
 """
@@ -11,31 +12,45 @@ greater, with room that is asked for, and nothing else moves pods here; so at re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 
 from podwright.core.cycle import find_feasible
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, CycleState
+from podwright.core.framework.interface import Bools, CycleState, Int64s
 from podwright.core.gangs.simulation import reserve
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY
+from podwright.core.objects.wording import counted
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.rebalance.checks import Refused, passes
-from podwright.core.rebalance.dependants import Dependants, again_uid
+from podwright.core.rebalance.dependants import Dependants, created_again, template_of
+from podwright.core.rebalance.exact import Asked, ExactSearch
 from podwright.core.rebalance.fragments import DeviceFragments
-from podwright.core.rebalance.gangs import RoomSearch, WaitingGang, places_of, seat, waiting_gang, waiting_gangs
+from podwright.core.rebalance.gangs import (
+    MOST_DOMAINS,
+    RoomSearch,
+    Targets,
+    WaitingGang,
+    fewest_moves,
+    places_in_held_room,
+    places_of,
+    seat,
+    waiting_gang,
+    waiting_gangs,
+)
 from podwright.core.rebalance.movable import Movable, View, may_be_emptied, may_take, to_move
 from podwright.core.rebalance.room import Room
 from podwright.core.rebalance.rules import (
     EMPTY_NODES,
     FEWEST_FRAGMENTS,
     MAKE_ROOM,
+    OUT_OF_REACH,
     REPAIR_VIOLATIONS,
     GoalType,
     HeldBack,
@@ -55,8 +70,17 @@ MOST_GANGS: Final = 32
 """After so many gangs of a namespace that get no room, the others of this namespace are not looked into."""
 MOST_WAITING: Final = 100
 """Nodes are not emptied while more pods than this wait: whether these would take the nodes is not looked into."""
-_CONSTRAINTS: Final = ("PodTopologySpread", "InterPodAffinity")
+PLAN_SECONDS: Final = 12.0
+"""After this time, a plan has the steps that were found until then. `LATE_SECONDS`: nothing is searched exactly, since
+the local search is made again after that.
+"""
+LATE_SECONDS: Final = 4.0
+CONSTRAINTS: Final = ("PodTopologySpread", "InterPodAffinity")
 _EPSILON: Final = 1e-9
+_TOO_MANY_MOVES: Final = "needs more moves than maxMoves allows"
+_LATER: Final = "gets room later, because maxMoves allows no more moves now"
+_OVER: Final = f"the plan has taken {PLAN_SECONDS:g} s before"
+_NO_ROOM: Final = "its moves would make no room"
 _NO_TARGETS: Final[Mapping[str, str]] = {}
 
 
@@ -77,8 +101,8 @@ class RebalancePlanner:
         budgets = StoredBudgets(cache.store, cache.deadline.point).rules()
         self._budgets = Budgets(budgets, by_eviction=True)
         self._movable = Movable(cache, rules, view, budgets)
-        self._dependants = Dependants(cache, partial(self.is_broken, only=_CONSTRAINTS))
-        self._quick = False
+        self._dependants = Dependants(cache, self.broken_of)
+        self._begun = self._quick = self._searches = False
         self._takes = cache.table.valid.copy()
         self._takes[[info.slot for info in cache.nodes.values() if info.node and not may_take(info.node)]] = False
         self._sources: set[str] = set()
@@ -86,24 +110,26 @@ class RebalancePlanner:
         self._left = rules.max_moves
         self._room = Room(cache, rules, self._movable, self._takes)
         self._fragments = DeviceFragments(cache, rules, view)
+        self._exact = ExactSearch(cache, view.solve)
         self._held: Counter[tuple[HeldBackKind, str]] = Counter()
 
     def plan(self) -> RebalancePlan:
         """The steps that gain most for their moves first."""
         steps: list[Step] = []
+        self._searches = True
         with CacheTransaction(self._cache) as transaction:
             if REPAIR_VIOLATIONS in self._rules.weights:
                 for pod in self.broken_pods(transaction):
                     self._add(transaction, self._repair(pod), steps)
             if MAKE_ROOM in self._rules.weights:
-                for info, pods in self._room.candidates():
-                    if info.name not in self._targets:
-                        self._add(transaction, _Candidate(pods, [info], MAKE_ROOM), steps)
+                steps += self._room_steps(transaction)
                 failed = Counter[str]()
                 for gang in waiting_gangs(self._cache, self._rules):
                     if failed[gang.group.namespace] >= MOST_GANGS:
                         why = f"are behind {MOST_GANGS} others of their namespace that get no room"
                         self._held["pod group", why] += 1
+                    elif self._is_over():
+                        self._held["pod group", _OVER] += 1
                     elif not self._make_room_for(transaction, gang, steps):
                         failed[gang.group.namespace] += 1
             if EMPTY_NODES in self._rules.weights:
@@ -111,29 +137,34 @@ class RebalancePlanner:
             if FEWEST_FRAGMENTS in self._rules.weights:
                 self._mend(transaction, steps)
         held = [HeldBack(what, count, reason) for (what, reason), count in self._held.most_common()]
-        return RebalancePlan(self._rules.name, steps, held)
+        held.sort(key=lambda each: not each.reason.startswith(OUT_OF_REACH))
+        return RebalancePlan(self._rules.name, steps, held, self._exact.outcome)
 
-    def prove(self, step: Step, *, quick: bool = False) -> str:
-        """Why the moves that are left of this step cannot be made as planned any more; "" if they can. `quick`: asks
-        only whether the pods may move and get their nodes, without reading all placed pods.
+    def prove(self, step: Step, *, begun: bool = False, only: Move | None = None) -> str:
+        """Why the moves that are left of this step cannot be made as planned any more; "" if they can. `begun`: others
+        were made, so these need not gain enough by themselves. `only`: asks whether this one can be made, of the others
+        no more than whether their pods are where they were, and reads no other pods.
         """
-        self._quick = quick
+        self._begun, self._quick = begun, only is not None
         if not self._rules.is_open(self._view.now):
             return "the time window of the policy is over"
-        pods, infos = [], dict[str, NodeInfo]()
+        pods, infos, leaving = [], dict[str, NodeInfo](), Counter[str]()
         for move in step.moves:
             info = self._cache.present(move.source)
             pod = None if info is None else info.pods.get(move.uid)
             if info is None or pod is None:
                 return f"pod {move.pod} is not on node {move.source} any more"
+            leaving[info.name] += 1
+            if leaving[info.name] == 1 and not may_be_emptied(info.present):
+                return f"node {info.name} is cordoned, has a taint of its state, or is about to be removed"
+            if only is not None and move.uid != only.uid:
+                continue
             if why := self._movable.why_not(pod):
                 return f"pod {move.pod} {why}"
-            if not may_be_emptied(info.present):
-                return f"node {info.name} is cordoned, has a taint of its state, or is about to be removed"
             infos[info.name] = info
             pods.append(pod)
         for each in filter(None, map(self._cache.present, step.empties)):
-            if len(to_move(each)) != sum(move.source == each.name for move in step.moves):
+            if len(to_move(each)) != leaving[each.name]:
                 return f"other pods have come to node {each.name}"
         targets = {move.uid: move.target for move in step.moves}
         with CacheTransaction(self._cache) as transaction:
@@ -141,20 +172,59 @@ class RebalancePlanner:
                 if step.gang:
                     self._prove_gang(transaction, step, pods, targets)
                     return ""
-                if step.makes_room:  # what has begun to leave makes room, too
-                    leaving = [pod for info in infos.values() for pod in info.pods.values() if pod.terminating]
-                    transaction.remove(leaving)
-                self._try(transaction, _Candidate(pods, [*infos.values()], _goal_of(step)), targets)
+                candidate = _Candidate(pods, [*infos.values()], _goal_of(step))
+                if step.makes_room and only is None:
+                    self._prove_room(transaction, step, candidate, targets)
+                else:
+                    self._try(transaction, candidate, targets)
             except Refused as error:
                 return str(error)
         return ""
+
+    def _prove_room(
+        self, transaction: CacheTransaction, step: Step, candidate: _Candidate, targets: Mapping[str, str]
+    ) -> None:
+        """Raises Refused if these moves do not make the room, or it is there without them. What has begun to leave makes
+        room, too.
+        """
+        room, source = self._room, candidate.sources[0]
+        if any(room.domain_of(info) != step.domain for info in candidate.sources):
+            raise Refused(f"not all of its nodes are in {step.domain} any more")
+        there = {info.name: [pod for pod in info.pods.values() if pod.terminating] for info in room.beside(source)}
+        start = transaction.checkpoint()
+        transaction.remove([pod for leaving in there.values() for pod in leaving])
+        before = room.at(source)
+        transaction.rollback(start)
+        # Nothing moves to the sources. Elsewhere, what leaves still has its room.
+        transaction.remove([pod for info in candidate.sources for pod in there.pop(info.name, ())])
+        self._try(transaction, candidate, targets)
+        transaction.remove([pod for leaving in there.values() for pod in leaving])
+        wanted = room.count if step.domain else before + 1
+        if not before < wanted <= room.at(source):
+            raise Refused(_NO_ROOM)
+
+    def _is_over(self) -> bool:
+        return self._searches and self._view.elapsed() >= PLAN_SECONDS
+
+    def _point(self) -> None:
+        """A place in a long loop. Raises Refused once the plan has taken its time, so that nothing more is found."""
+        self._cache.deadline.point()
+        if self._is_over():
+            raise Refused(_OVER)
 
     # Candidates
 
     def broken_pods(self, transaction: CacheTransaction) -> Sequence[PodInfo]:
         """The placed pods that do not pass their filters on their nodes."""
         pods = [pod for info in self._cache.nodes.values() if info.node is not None for pod in info.pods.values()]
-        return [pod for pod in pods if not pod.terminating and self.is_broken(transaction, pod)]
+        found = list[PodInfo]()
+        for number, pod in enumerate(pods):
+            if self._is_over():
+                self._held["pod", _OVER] += len(pods) - number
+                break
+            if not pod.terminating and self.is_broken(transaction, pod):
+                found.append(pod)
+        return found
 
     def _repair(self, pod: PodInfo) -> _Candidate | None:
         source = self._cache.placement(pod.uid)
@@ -192,10 +262,66 @@ class RebalancePlanner:
         slots: list[int] = found.feasible.slots.tolist()
         return slots
 
+    def _room_steps(self, transaction: CacheTransaction) -> Sequence[Step]:
+        def one_by_one() -> Sequence[Step]:
+            steps, failed = list[Step](), 0
+            for candidates in self._room.candidates():
+                if failed >= MOST_DOMAINS:
+                    break
+                if self._room.level is not None:
+                    step = self._together(transaction, candidates, MAKE_ROOM)
+                    failed, steps = (0, [*steps, step]) if step is not None else (failed + 1, steps)
+                for info, pods in candidates if self._room.level is None else ():
+                    if info.name not in self._targets:
+                        self._add(transaction, _Candidate(pods, [info], MAKE_ROOM), steps)
+            return steps
+
+        def all_at_once(asked: Asked) -> Sequence[Step]:
+            targets, _ = self._exact.search(lambda: _programs().RoomForPods(self._cache, asked, self._room))
+            return self._steps_of(
+                transaction, targets, MAKE_ROOM, lambda source, _: {*filter(None, [self._room.domain_of(source)])}
+            )
+
+        lacking = self._room.wanted - self._room.total()
+        most = self._rules.weights[MAKE_ROOM] * lacking, -1
+        steps = self._best(transaction, MAKE_ROOM, most, one_by_one, all_at_once) if lacking else ()
+        if left := self._room.wanted - self._room.total():
+            level, why = self._room.level, "no moves make room"
+            what: HeldBackKind = "pod" if level is None else "domain"
+            if level is not None and len(level) < self._rules.room_domains:
+                why = f"the nodes have {counted(len(level), 'value')} of {self._rules.room_key}"
+            elif not self._room.total(empty=True):
+                why = f"no {'node' if level is None else 'domain'} is as large"
+            elif self._held["node" if level is None else "domain", _TOO_MANY_MOVES]:
+                why = ""
+            left //= 1 if level is None else self._room.count
+            self._held[what, f"{OUT_OF_REACH}{MAKE_ROOM}, but {why}" if why else _LATER] += left
+        return steps
+
     def _emptied(self, transaction: CacheTransaction) -> Sequence[Step]:
-        start, steps, failed = transaction.checkpoint(), list[Step](), 0
-        for info in self._nodes_to_empty():
-            if failed >= MOST_FAILED or not self._left or self._enough_empty():
+        start, infos = transaction.checkpoint(), self._nodes_to_empty()
+        most = min(len(infos), self._lacking_empty())
+        offering = sum(map(self._is_worth_emptying, self._cache.nodes.values()))
+        if (missing := self._rules.empty_count - offering) > 0:
+            self._held["node", f"{OUT_OF_REACH}{EMPTY_NODES}, but no other node offers as much"] += missing
+        steps = self._best(
+            transaction,
+            EMPTY_NODES,
+            (self._rules.weights[EMPTY_NODES] * most, -self._left),
+            lambda: self._emptied_one_by_one(transaction, infos),
+            lambda asked: self._emptied_at_once(transaction, asked, most),
+            whole=infos,
+        )
+        if steps and self._would_be_taken([name for step in steps for name in step.empties]):
+            transaction.rollback(start)
+            self._held["node", "pods wait that would take the room"] += len(steps)
+            return []
+        return steps
+
+    def _emptied_one_by_one(self, transaction: CacheTransaction, infos: Sequence[NodeInfo]) -> Sequence[Step]:
+        steps, failed = list[Step](), 0
+        for info in infos:
+            if failed >= MOST_FAILED or not self._left or not self._lacking_empty():
                 break
             if info.name not in self._targets:
                 failed = (
@@ -204,17 +330,68 @@ class RebalancePlanner:
         mergeable = not self._rules.empty_count  # else any empty node of that size will do
         while mergeable and self._left and (merged := self._merged(transaction)) is not None:
             steps.append(merged)
-        if steps and self._would_be_taken(steps):
-            transaction.rollback(start)
-            self._held["node", "pods wait that would take the room"] += len(steps)
-            return []
         return steps
 
-    def _enough_empty(self) -> bool:
-        """True if as many nodes are empty as the policy keeps empty."""
+    def _emptied_at_once(self, transaction: CacheTransaction, asked: Asked, most: int) -> Sequence[Step]:
+        empty = [info for info in self._cache.nodes.values() if self._counts_as_empty(info)]
+        opened = np.zeros_like(asked.takes)
+        opened[[info.slot for info in empty]] = True
+        targets, _ = self._exact.search(
+            lambda: _programs().EmptiedNodes(self._cache, asked, most, asked.takes & opened)
+        )
+        names = {info.name for info in empty}
+        return self._steps_of(
+            transaction, targets, EMPTY_NODES, lambda _, pods: names.intersection(targets[pod.uid] for pod in pods)
+        )
+
+    def _steps_of(
+        self,
+        transaction: CacheTransaction,
+        targets: Mapping[str, str],
+        goal: GoalType,
+        shared: Callable[[NodeInfo, Sequence[PodInfo]], set[str]],
+    ) -> Sequence[Step]:
+        """Adds the moves to these targets: a step for each node, or for all nodes that have something in common, which
+        `shared` says of a node and its pods.
+        """
+        steps, together = list[Step](), list[tuple[set[str], list[NodeInfo], list[PodInfo]]]()
+        for source, pods in self._by_source(targets):
+            found, sources, moved = shared(source, pods), [source], [*pods]
+            for other in [each for each in together if found & each[0]]:
+                together.remove(other)
+                found, sources, moved = found | other[0], [*other[1], *sources], [*other[2], *moved]
+            together.append((found, sources, moved))
+        for _, sources, moved in together:
+            self._add(transaction, _Candidate(moved, sources, goal), steps, targets)
+        return steps
+
+    def _by_source(self, targets: Mapping[str, str]) -> Sequence[tuple[NodeInfo, Sequence[PodInfo]]]:
+        """The pods that move, by their nodes."""
+        found: dict[str, tuple[NodeInfo, list[PodInfo]]] = {}
+        for uid in targets:
+            info = self._cache.placement(uid)
+            assert info is not None, "it was there when the search began"
+            found.setdefault(info.name, (info, []))[1].append(info.pods[uid])
+        return [*found.values()]
+
+    def _lacking_empty(self) -> int:
+        """How many more nodes are to be empty."""
         count = self._rules.empty_count
-        infos = (info for info in (self._cache.nodes.values() if count else ()) if self._is_worth_emptying(info))
-        return bool(count) and sum(not to_move(info) for info in infos) >= count
+        return max(0, count - self._empty()) if count else len(self._cache.nodes)
+
+    def _empty(self) -> int:
+        return sum(map(self._counts_as_empty, self._cache.nodes.values()))
+
+    def _counts_as_empty(self, info: NodeInfo) -> bool:
+        return self._is_worth_emptying(info) and not to_move(info)
+
+    def _more_empty(self, more: int) -> int:
+        """What it is worth that so many more nodes are empty now, which is less than 0 if they are fewer."""
+        weight, count = self._rules.weights.get(EMPTY_NODES, 0), self._rules.empty_count
+        if weight and more and count:
+            empty = self._empty()
+            more = min(count, empty) - min(count, empty - more)
+        return weight * more
 
     def _is_worth_emptying(self, info: NodeInfo) -> bool:
         offers = self._rules.empty_offers.items()
@@ -223,6 +400,13 @@ class RebalancePlanner:
             and may_be_emptied(info.node)
             and all(info.allocatable(each) >= amount for each, amount in offers)
         )
+
+    @cached_property
+    def _worth_emptying(self) -> Bools:
+        """bool[nodes]: see `_is_worth_emptying`."""
+        worth = np.zeros(self._cache.table.size, np.bool_)
+        worth[[info.slot for info in filter(self._is_worth_emptying, self._cache.nodes.values())]] = True
+        return worth
 
     def _nodes_to_empty(self) -> Sequence[NodeInfo]:
         """Those with the fewest pods to move first, of these the least used."""
@@ -244,41 +428,50 @@ class RebalancePlanner:
 
     def _merged(self, transaction: CacheTransaction) -> Step | None:
         """A step that empties several small nodes by filling an empty one that is larger."""
-        before, restore, failed = transaction.checkpoint(), self._budgets.restorer(), 0
-        sources, targets = set(self._sources), set(self._targets)
-        moves, gain, emptied, weight = list[Move](), 0, list[str](), self._rules.weights[EMPTY_NODES]
-        room = self._room.total()
-        nodes = [info for info in self._cache.nodes.values() if info.node is not None and may_be_emptied(info.node)]
-        for info in sorted(nodes, key=lambda each: (self._sizes[each.slot], len(each.pods), each.name)):
-            pods = to_move(info)
-            if failed >= MOST_FAILED or info.name in self._targets or info.name in self._sources or not pods:
+        nodes = filter(self._is_worth_emptying, self._cache.nodes.values())
+        candidates = (
+            (info, pods)
+            for info in sorted(nodes, key=lambda each: (self._sizes[each.slot], len(each.pods), each.name))
+            if info.name not in self._sources and (pods := to_move(info)) and not any(map(self._movable.why_not, pods))
+        )
+        return self._together(transaction, candidates, EMPTY_NODES)
+
+    def _together(
+        self, transaction: CacheTransaction, candidates: Iterable[tuple[NodeInfo, Sequence[PodInfo]]], goal: GoalType
+    ) -> Step | None:
+        """A step of all candidates whose pods get other nodes, if it gains enough."""
+        undo_all, failed, why, before = self._undoer(transaction), 0, "", self._measured()
+        moves, repaired, opened, sources = list[Move](), 0, 0, dict[str, NodeInfo]()
+        for info, pods in candidates:
+            if failed >= MOST_FAILED:
+                break
+            if info.name in self._targets:
                 continue
-            start, undo = transaction.checkpoint(), self._budgets.restorer()
+            undo, room = self._undoer(transaction), self._room.at(info)
             try:
-                if len(moves) + len(pods) > self._left or any(map(self._movable.why_not, pods)):
-                    continue
-                found, worth = self._moved(transaction, pods, _NO_TARGETS)
-                if emptied and worth < 0:
+                if len(pods) > self._left:
+                    raise Refused(_TOO_MANY_MOVES)
+                found, better, filled = self._moved(transaction, pods, _NO_TARGETS)
+                if sources and filled and goal == EMPTY_NODES:
                     raise Refused("would need another empty node")
-            except Refused:
-                transaction.rollback(start)
+                if goal == MAKE_ROOM and self._room.at(info) <= room:
+                    raise Refused(_NO_ROOM)
+            except Refused as error:
                 undo()
+                why = str(error)
                 failed += 1
                 continue
-            self._sources.add(info.name)
-            self._targets.update(move.target for move in found)
-            emptied.append(info.name)
+            sources[info.name] = info
+            self._take(found, [info])
             moves += found
-            gain += worth + weight
-        gain += self._rules.weights.get(MAKE_ROOM, 0) * (self._room.total() - room)
-        if gain > 0 and gain + _EPSILON >= self._rules.min_gain * len(moves):
-            self._left -= len(moves)
-            return Step(moves, gain, emptied)
-        transaction.rollback(before)
-        restore()
-        self._dependants.forget()
-        self._sources, self._targets = sources, targets
-        return None
+            repaired, opened, failed = repaired + better, opened + filled, 0
+        try:
+            return self._step(moves, (repaired, opened), [*sources.values()], goal, before)
+        except Refused as error:
+            undo_all()
+            if goal == MAKE_ROOM and (moves or why):  # else its nodes take pods
+                self._held["domain", why or str(error)] += 1
+            return None
 
     @cached_property
     def _sizes(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -291,11 +484,11 @@ class RebalancePlanner:
             sizes += amounts / max(1, int(amounts.max(initial=0)))
         return sizes
 
-    def _would_be_taken(self, steps: Sequence[Step]) -> bool:
-        """True if a pod that waits would start on a node that these steps empty."""
+    def _would_be_taken(self, names: Sequence[str]) -> bool:
+        """True if a pod that waits would start on one of these nodes, now that they are empty."""
         waiting = [pod for pod in self._view.waiting if not pod.gates and self._cache.placement(pod.uid) is None]
         within = np.zeros(self._cache.table.size, np.bool_)
-        within[self._cache.table.slots_of([name for step in steps for name in step.empties])] = True
+        within[self._cache.table.slots_of(names)] = True
         return len(waiting) > MOST_WAITING or any(self._finds_room(pod, within) for pod in waiting)
 
     def _finds_room(self, pod: PodInfo, within: Bools) -> bool:
@@ -319,29 +512,69 @@ class RebalancePlanner:
                 "pod group", "is of another scheduler, or of a policy with extenders, rules or plugins of others"
             ] += 1
             return False
-        before, restore = transaction.checkpoint(), self._budgets.restorer()
+        if places := places_of(gang, framework, self._cache):
+            undo = self._undoer(transaction)
+            try:
+                seat(transaction, framework, gang.members, places)
+            except Refused as error:
+                undo()
+                self._held["pod group", str(error)] += 1
+                return False
+            return True
+        found = self._best(
+            transaction,
+            MAKE_ROOM,
+            (
+                self._rules.weights[MAKE_ROOM] * len(gang.members),
+                -max(1, fewest_moves(self._cache, gang, self._largest)),
+            ),
+            lambda: self._gang_steps(transaction, gang, framework, self._search_for(transaction, gang, framework)),
+            lambda asked: self._gang_steps(
+                transaction,
+                gang,
+                framework,
+                lambda: self._exact.search(lambda: _programs().RoomForGang(self._cache, asked, gang)),
+            ),
+            framework=framework,
+        )
+        steps += found
+        return bool(found)
+
+    def _gang_steps(
+        self,
+        transaction: CacheTransaction,
+        gang: WaitingGang,
+        framework: Framework,
+        search: Callable[[], tuple[Targets, Targets]],
+    ) -> Sequence[Step]:
+        """The step that moves pods as `search` says, if it is one. `search` raises Refused."""
+        undo = self._undoer(transaction)
         try:
-            places = places_of(gang, framework, self._cache)
-            step = None if places else self._gang_step(transaction, gang, framework)
-            seat(transaction, framework, gang.members, places if step is None else step.places)
+            step = self._gang_step(transaction, gang, framework, *search())
+            seat(transaction, framework, gang.members, step.places)
         except Refused as error:
-            transaction.rollback(before)
-            restore()
-            self._dependants.forget()
+            undo()
             self._held["pod group", str(error)] += 1
-            return False
-        if step is not None:
-            steps.append(step)
-            self._sources.update(move.source for move in step.moves)
-            self._targets.update(move.target for move in step.moves)
-            self._left -= len(step.moves)
-        return True
+            return []
+        self._take(step.moves, [self._cache.nodes[move.source] for move in step.moves])
+        return [step]
 
-    def _gang_step(self, transaction: CacheTransaction, gang: WaitingGang, framework: Framework) -> Step:
-        """Raises Refused; the caller rolls back."""
+    @cached_property
+    def _largest(self) -> Mapping[str, int]:
+        """Of each resource, the most that a placed pod has."""
+        largest: dict[str, int] = {}
+        for info in self._cache.nodes.values():
+            self._cache.deadline.point()
+            for pod in info.pods.values():
+                for each, amount in pod.requests.amounts.items():
+                    largest[each] = max(amount, largest.get(each, 0))
+        return largest
 
+    def _search_for(
+        self, transaction: CacheTransaction, gang: WaitingGang, framework: Framework
+    ) -> Callable[[], tuple[Targets, Targets]]:
         def move(transaction: CacheTransaction, pods: Sequence[PodInfo]) -> Mapping[str, str]:
-            moves, _ = self._moved(transaction, pods, _NO_TARGETS)
+            moves, *_ = self._moved(transaction, pods, _NO_TARGETS)
             return {move.uid: move.target for move in moves}
 
         search = RoomSearch(
@@ -352,17 +585,24 @@ class RebalancePlanner:
             takes=self._takes,
             sources=self._sources,
             closed=self._targets,
-            budgets=self._budgets,
+            undoer=self._undoer,
+            point=self._point,
             move=move,
         )
-        targets = search.moves(transaction)
+        return lambda: search.moves(transaction)
+
+    def _gang_step(
+        self, transaction: CacheTransaction, gang: WaitingGang, framework: Framework, targets: Targets, seats: Targets
+    ) -> Step:
+        """`seats`: the nodes that the search found for members. Raises Refused; the caller rolls back."""
         if len(targets) > self._left:
-            raise Refused("needs more moves than maxMoves allows")
+            raise Refused(_TOO_MANY_MOVES)
         pods = [info.pods[uid] for uid in targets if (info := self._cache.placement(uid)) is not None]
-        moves, gain = self._moved(transaction, pods, targets)
-        if not (places := places_of(gang, framework, self._cache)):
+        moves, gain, opened = self._moved(transaction, pods, targets)
+        places = places_of(gang, framework, self._cache)
+        if not (places := places or places_in_held_room(gang, framework, self._cache, seats)):
             raise Refused("its own plan finds no room after the moves")
-        gain += self._rules.weights[MAKE_ROOM] * len(gang.members)
+        gain += self._rules.weights[MAKE_ROOM] * len(gang.members) - self._rules.weights.get(EMPTY_NODES, 0) * opened
         if gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves):
             raise Refused("the gain is too small")
         return Step(moves, gain, gang=gang.group.key, places=places)
@@ -380,9 +620,78 @@ class RebalancePlanner:
         nodes = filter(None, map(self._cache.present, {*step.places.values()}))
         transaction.remove([pod for info in nodes for pod in info.pods.values() if pod.terminating])
         self._moved(transaction, pods, targets)
-        seat(transaction, framework, gang.members, step.places)
+        if not self._quick:
+            seat(transaction, framework, gang.members, step.places)
 
     # Steps
+
+    def _best(
+        self,
+        transaction: CacheTransaction,
+        goal: GoalType,
+        most: tuple[int, int],
+        local: Callable[[], Sequence[Step]],
+        exact: Callable[[Asked], Sequence[Step]],
+        whole: Sequence[NodeInfo] | None = None,
+        framework: Framework | None = None,
+    ) -> Sequence[Step]:
+        """What the local search finds, or the exact one, if that is better; leaves pods where that moves them. `most`:
+        the gain and the fewest moves, negative, that nothing can beat. `whole`, `framework`: see `_asked`.
+        """
+        undo = self._undoer(transaction)
+        steps = local()
+        late = self._view.elapsed() >= LATE_SECONDS
+        if _worth(steps) >= most or not self._exact.may_begin(late=late):
+            return steps
+        undo()
+        undo, asked = self._undoer(transaction), self._asked(goal, whole, framework)
+        others = exact(asked) if asked is not None else ()
+        self._exact.judge(better=(better := _worth(others) > _worth(steps)))
+        if better:
+            return others
+        undo()
+        self._searches = False  # it ended in its time before
+        try:
+            return local()
+        finally:
+            self._searches = True
+
+    def _asked(self, goal: GoalType, whole: Sequence[NodeInfo] | None, framework: Framework | None) -> Asked | None:
+        """What the exact search is asked for; None if no pods may move. `whole`: the only nodes whose pods may, all or
+        none of a node. `framework`: the only one of the pods; None: that of most of them.
+        """
+        nodes = [info for info in self._cache.nodes.values() if info.node is not None and may_be_emptied(info.node)]
+        by_node = [
+            [pod for pod in to_move(info) if whole is not None or not self._movable.why_not(pod)]
+            for info in (nodes if whole is None else whole)
+            if info.name not in self._targets and not _is_overcommitted(info)
+        ]
+        frameworks = Counter(self._view.framework_of(pod) for pods in by_node for pod in pods)
+        framework = framework or next((each for each, _ in frameworks.most_common(1)), None)
+        found = []
+        for pods in by_node:
+            own = [pod for pod in pods if self._view.framework_of(pod) is framework]
+            found += own if whole is None or len(own) == len(pods) else []
+        if framework is None or not found:
+            return None
+        takes = self._within(self._cache.nominator.nodes())  # what waits for its room there is not in the program
+        weight, least = self._rules.weights[goal], self._rules.min_gain
+        return Asked(found, framework, takes, self._budgets, self._left, weight, least)
+
+    def _undoer(self, transaction: CacheTransaction) -> Callable[[], None]:
+        """A function after which everything is as it is now. To be called once."""
+        before, restore, moves = transaction.checkpoint(), self._budgets.restorer(), self._dependants.moves
+        sources, targets, left, held = set(self._sources), set(self._targets), self._left, self._held.copy()
+
+        def undo() -> None:
+            transaction.rollback(before)
+            restore()
+            self._dependants.undo(moves)
+            self._sources.intersection_update(sources)
+            self._targets.intersection_update(targets)
+            self._left, self._held = left, held
+
+        return undo
 
     def _add(
         self,
@@ -395,54 +704,82 @@ class RebalancePlanner:
         if candidate is None:
             return False
         what: HeldBackKind = "pod" if candidate.goal in (REPAIR_VIOLATIONS, FEWEST_FRAGMENTS) else "node"
-        before, restore = transaction.checkpoint(), self._budgets.restorer()
+        if self._is_over():
+            self._held[what, _OVER] += 1
+            return False
+        undo = self._undoer(transaction)
         try:
             if len(candidate.pods) > self._left:
-                raise Refused("needs more moves than maxMoves allows")
+                raise Refused(_TOO_MANY_MOVES)
             step = self._try(transaction, candidate, targets)
         except Refused as error:
-            transaction.rollback(before)
-            restore()
-            self._dependants.forget()
+            undo()
             self._held[what, str(error)] += 1
             return False
-        self._sources.update(info.name for info in candidate.sources)
-        self._targets.update(move.target for move in step.moves)
-        self._left -= len(step.moves)
+        self._take(step.moves, candidate.sources)
         steps.append(step)
         return True
+
+    def _take(self, moves: Sequence[Move], sources: Iterable[NodeInfo]) -> None:
+        self._sources.update(info.name for info in sources)
+        self._targets.update(move.target for move in moves)
+        self._left -= len(moves)
 
     def _try(self, transaction: CacheTransaction, candidate: _Candidate, targets: Mapping[str, str]) -> Step:
         """The step, whose pods are where they would be afterwards. `targets`: the nodes by uid, if they are known.
         Raises Refused; the caller rolls back.
         """
-        room, fragments = (0, 0.0) if self._quick else (self._room.total(), self._fragments.total())
-        moves, gain = self._moved(transaction, candidate.pods, targets)
-        weights = self._rules.weights
+        before = self._measured()
+        moves, *worth = self._moved(transaction, candidate.pods, targets)
+        return self._step(moves, worth, candidate.sources, candidate.goal, before)
+
+    def _measured(self) -> tuple[int, float]:
+        """The room and the fragments, which moves change."""
+        return (0, 0.0) if self._quick else (self._room.total(), self._fragments.total())
+
+    def _step(
+        self,
+        moves: Sequence[Move],
+        worth: Sequence[int],
+        sources: Sequence[NodeInfo],
+        goal: GoalType,
+        before: tuple[int, float],
+    ) -> Step:
+        """The step of these moves, which have been made. `worth`: what `_moved` says, `before`: what was measured.
+        Raises Refused.
+        """
+        weights, (room, fragments), (gain, opened) = self._rules.weights, before, worth
         if not self._quick:
-            gain += weights.get(EMPTY_NODES, 0) * sum(not to_move(info) for info in candidate.sources)
-            gain += weights.get(MAKE_ROOM, 0) * (self._room.total() - room) + self._fragments.worth(fragments)
-            if gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves):
+            made = self._room.total() - room
+            if goal == MAKE_ROOM and made <= 0 and not self._begun:
+                raise Refused(_NO_ROOM)
+            emptied = [info.name for info in sources if self._counts_as_empty(info)] if EMPTY_NODES in weights else ()
+            more = len(emptied) - opened
+            if more > 0 and goal != EMPTY_NODES and self._would_be_taken(emptied):  # which `_emptied` looks into itself
+                more = 0
+            gain += self._more_empty(more) + weights.get(MAKE_ROOM, 0) * made + self._fragments.worth(fragments)
+            if not self._begun and (gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves)):
                 raise Refused("the gain is too small")
-        names, goal = [info.name for info in candidate.sources], candidate.goal
+        names = [info.name for info in sources]
         return Step(
             moves,
             gain,
             empties=names if goal == EMPTY_NODES else (),
             makes_room=names[0] if goal == MAKE_ROOM else "",
+            domain=self._room.domain_of(sources[0]) if goal == MAKE_ROOM else "",
             mends=names[0] if goal == FEWEST_FRAGMENTS else "",
         )
 
     def _moved(
         self, transaction: CacheTransaction, pods: Sequence[PodInfo], targets: Mapping[str, str]
-    ) -> tuple[Sequence[Move], int]:
-        """The moves of these pods, the largest first, and the gain by nodes that have pods for the first time, and by
-        pods that pass their filters again. `targets`, and what it raises: see `_try`.
+    ) -> tuple[Sequence[Move], int, int]:
+        """The moves of these pods, the largest first, the gain by pods that pass their filters again, and how many nodes
+        are not empty any more that were to be. `targets`, and what it raises: see `_try`.
         """
-        opened, moves, repaired, weights = set[str](), list[Move](), 0, self._rules.weights
+        opened, moves, repaired, weights = 0, list[Move](), 0, self._rules.weights
         sources = {info.name for pod in pods if (info := self._cache.placement(pod.uid)) is not None}
         for pod in sorted(pods, key=lambda pod: (-pod.requests.scoring_cpu, -pod.requests.scoring_memory)):
-            self._cache.deadline.point()
+            self._point()
             source = self._cache.placement(pod.uid)
             assert source is not None, "a pod that may move has a node"
             noticing = [] if self._quick else self._dependants.noticing(pod)
@@ -450,9 +787,8 @@ class RebalancePlanner:
             own = repairs and self.is_broken(transaction, pod)
             before = self._dependants.broken(transaction, noticing, pod.uid, moved=False) if noticing else {}
             transaction.remove([pod])
-            target, used = self._place(transaction, pod, sources, targets.get(pod.uid, ""))
-            if not used:
-                opened.add(target)
+            target, opens = self._place(transaction, pod, sources, targets.get(pod.uid, ""))
+            opened += opens
             after = self._dependants.broken(transaction, noticing, pod.uid, moved=True) if noticing else {}
             if not after.keys() <= before.keys():
                 raise Refused("a constraint of another pod would be broken")
@@ -460,16 +796,16 @@ class RebalancePlanner:
             repaired += own + sum(not self.is_broken(transaction, each) for each in mended)
             assert pod.owner is not None
             owner = f"{pod.owner.kind}/{pod.owner.name}"
-            moves.append(Move(pod.uid, pod.key, owner, pod.owner.uid, source.name, target))
+            moves.append(Move(pod.uid, pod.key, owner, pod.owner.uid, source.name, target, pod.requests.amounts))
         if not self._budgets.spend(pods):
             raise Refused("a PodDisruptionBudget allows no disruption")
-        return moves, weights.get(REPAIR_VIOLATIONS, 0) * repaired - weights.get(EMPTY_NODES, 0) * len(opened)
+        return moves, weights.get(REPAIR_VIOLATIONS, 0) * repaired, opened
 
     def _place(
         self, transaction: CacheTransaction, pod: PodInfo, sources: Collection[str], target: str
     ) -> tuple[str, bool]:
-        """The node that the pod gets, and whether it had other pods to move. `target`: the only node that it may get;
-        "": any but `sources`.
+        """The node that the pod gets, and whether that was to be empty. `target`: the only node that it may get; "": any
+        but `sources`.
         """
         cache, framework = self._cache, self._view.framework_of(pod)
         assert framework is not None, "a pod that may move has a policy"
@@ -484,21 +820,27 @@ class RebalancePlanner:
                 slots = find_feasible(
                     framework, cache, again, state, within=within, take_nominated=False
                 ).feasible.slots
-                fill = self._fill((CPU, MEMORY, *pod.requests.amounts))[slots]
-                fullest = (
-                    slots[fill == fill.max()] if len(slots) else slots
-                )  # of these, such as empty ones, the largest
-                chosen = cache.node_at(int(fullest[int(np.argmax(self._sizes[fullest]))])) if len(slots) else None
-            if chosen is None:
-                raise Refused("no other node takes all of its pods")
-            used = bool(to_move(chosen))
+                if not len(slots):
+                    raise Refused("no other node takes all of its pods")
+                harmless = slots[~self._room.taken_by(again, cache.table.slots_of([*sources]))[slots]]
+                slots = harmless if len(harmless) else slots
+                chosen = self._fullest(pod, slots)
+                if self._counts_as_empty(chosen) and len(others := slots[~self._worth_emptying[slots]]):
+                    chosen = self._fullest(pod, others)
+            opens = self._counts_as_empty(chosen)
             if reserve(transaction, framework, state, again, chosen.name) is not None:
                 raise Refused("a plugin refuses to reserve the node")
         except PluginError as error:
             raise Refused("a plugin failed") from error
         if not self._quick:
             self._dependants.add(again)
-        return chosen.name, used
+        return chosen.name, opens
+
+    def _fullest(self, pod: PodInfo, slots: Int64s) -> NodeInfo:
+        """The fullest of these nodes, and of several such as empty ones the largest."""
+        fill = self._fill((CPU, MEMORY, *pod.requests.amounts))[slots]
+        fullest = slots[fill == fill.max()]
+        return self._cache.node_at(int(fullest[int(np.argmax(self._sizes[fullest]))]))
 
     def _within(self, sources: Collection[str]) -> Bools:
         """bool[nodes]: those that may take pods from these."""
@@ -515,6 +857,34 @@ class RebalancePlanner:
         return shares
 
     # Constraints
+
+    def broken_of(self, transaction: CacheTransaction, pods: Sequence[PodInfo]) -> Collection[str]:
+        """The uids of the pods whose required affinity or hard spread does not hold. What a template's filters know of
+        the cluster is found out once, and each of its pods is taken off its node in a dry run.
+        """
+        found, states = set[str](), dict[Any, tuple[PodInfo, CycleState] | None]()
+        for pod in pods:
+            self._point()
+            key, framework, info = template_of(pod), self._view.framework_of(pod), self._cache.placement(pod.uid)
+            if framework is None or info is None or info.node is None:
+                continue
+            try:
+                if key not in states:
+                    again, state = created_again(pod), CycleState()
+                    states[key] = None if framework.pre_filter(state, again).status is not None else (again, state)
+                known = states[key]
+                if known is None or pod.terminating:  # which filters do not count
+                    broken = self.is_broken(transaction, pod, CONSTRAINTS)
+                else:
+                    again, state = known[0], known[1].clone()
+                    framework.remove_pod(state, again, pod, info)
+                    plugins = [plugin for plugin in framework.filter_plugins if plugin.name in CONSTRAINTS]
+                    broken = framework.filter_node(state, again, info, plugins) is not None
+            except PluginError:
+                continue
+            if broken:
+                found.add(pod.uid)
+        return found
 
     def is_broken(self, transaction: CacheTransaction, pod: PodInfo, only: Collection[str] = ()) -> bool:
         """True if the pod does not pass its filters on its node. `only`: those of these plugins; empty: all."""
@@ -537,14 +907,23 @@ class RebalancePlanner:
             transaction.rollback(before)
 
 
+def _programs() -> Any:
+    """The module `moves_program`, which few plans need."""
+    from podwright.core.rebalance import moves_program  # noqa: PLC0415 -- see above
+
+    return moves_program
+
+
+def _worth(steps: Sequence[Step]) -> tuple[int, int]:
+    """The more, the better: the gain, then the fewer moves."""
+    return sum(step.gain for step in steps), -sum(len(step.moves) for step in steps)
+
+
+def _is_overcommitted(info: NodeInfo) -> bool:
+    return any(amount > info.allocatable(resource) for resource, amount in info.requested.items())
+
+
 def _goal_of(step: Step) -> GoalType:
     if step.mends:
         return FEWEST_FRAGMENTS
     return MAKE_ROOM if step.makes_room else EMPTY_NODES if step.empties else REPAIR_VIOLATIONS
-
-
-def created_again(pod: PodInfo) -> PodInfo:
-    """The pod that its controller creates in its place, as it waits."""
-    return replace(
-        pod, uid=again_uid(pod.uid), node_name="", nominated_node_name="", phase="Pending", start_time=None, raw=None
-    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from typing import Any, Final, Literal
 
 from podwright.core.objects.pod import PodInfo
@@ -11,12 +13,14 @@ from podwright.core.objects.wording import listed
 
 Mode = Literal["Plan", "Enforce", "Stop"]
 GoalType = Literal["EmptyNodes", "RepairViolations", "MakeRoom", "FewestFragments"]
-HeldBackKind = Literal["node", "pod", "pod group"]
+HeldBackKind = Literal["node", "pod", "pod group", "domain"]
 DAY: Final = 86_400.0
 EMPTY_NODES: Final = "EmptyNodes"
 REPAIR_VIOLATIONS: Final = "RepairViolations"
 MAKE_ROOM: Final = "MakeRoom"
 FEWEST_FRAGMENTS: Final = "FewestFragments"
+OUT_OF_REACH: Final = "asked for by goal "
+"""How the reason begins why something is held back that a goal asks for, but that no moves can give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,11 @@ class RebalanceRules:
     room: Mapping[str, int] = field(default_factory=dict)
     """What each of the pods requests that room is made for, as a pod has it; `room_count`: how many pods."""
     room_count: int = 0
+    room_key: str = ""
+    """The label of nodes whose values are domains: `room_domains` of them have room for `room_count` pods each; "": the
+    pods may be anywhere.
+    """
+    room_domains: int = 1
     empty_count: int = 0
     """How many nodes are kept empty; 0: as many as possible. `empty_offers`: what each of these nodes offers."""
     empty_offers: Mapping[str, int] = field(default_factory=dict)
@@ -67,7 +76,7 @@ class RebalanceRules:
     cooldown: float = 3600.0
     """How old a pod must be to move. What a controller creates in place of a moved pod is new."""
     hold_for: float = 300.0
-    """For how long a place is held."""
+    """For how long a place is held, beyond the grace period of the pod that moves."""
     interval: float = 600.0
     """The time between two plans."""
     local_storage: bool = False
@@ -75,6 +84,8 @@ class RebalanceRules:
     windows: Sequence[Window] = ()
     """When plans are made and moves begin. None: always."""
     mode: Mode = "Plan"
+    approved_plan: str = ""
+    """The hash of the only plan that is carried out; "": all are."""
     uid: str = ""
     generation: int = 0
     created: float = 0.0
@@ -96,19 +107,21 @@ class Move:
     owner_uid: str
     source: str
     target: str
+    requests: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """Moves that only together are worth something. `empties`: the nodes that have no pods to move afterwards,
-    `makes_room`: the one with room for one more pod, `gang`: the key of the pod group that can start; `mends`: the one
-    whose devices have fewer fragments. All are empty for a repair.
+    `makes_room`: the one with room for one more pod, and `domain`: that with room for all of its pods, `gang`: the key
+    of the pod group that can start; `mends`: the node whose devices have fewer fragments. All are empty for a repair.
     """
 
     moves: Sequence[Move]
     gain: int
     empties: Sequence[str] = ()
     makes_room: str = ""
+    domain: str = ""
     gang: str = ""
     mends: str = ""
     places: Mapping[str, str] = field(default_factory=dict)
@@ -123,7 +136,7 @@ class Step:
         if self.gang:
             return f"makes room for {self.for_gang}"
         if self.makes_room:
-            return f"makes room on node {self.makes_room}"
+            return f"makes room in {self.domain}" if self.domain else f"makes room on node {self.makes_room}"
         if self.mends:
             return f"leaves fewer fragments of devices on node {self.mends}"
         what = "node" if len(self.empties) == 1 else "nodes"
@@ -153,6 +166,8 @@ class RebalancePlan:
     policy: str
     steps: Sequence[Step] = ()
     held_back: Sequence[HeldBack] = ()
+    exact: str = ""
+    """What became of the exact search; "" if there was none."""
 
     @property
     def moves(self) -> Sequence[Move]:
@@ -162,11 +177,19 @@ class RebalancePlan:
     def gain(self) -> int:
         return sum(step.gain for step in self.steps)
 
+    @property
+    def hash(self) -> str:
+        """The same for the same moves of the same pods for the same reasons; "" without moves."""
+        steps = [(step.why, [(move.uid, move.source, move.target) for move in step.moves]) for step in self.steps]
+        return sha256(json.dumps(steps).encode()).hexdigest()[:16] if steps else ""
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "policy": self.policy,
+            "hash": self.hash,
             "gain": self.gain,
             "moves": len(self.moves),
             "steps": [{**asdict(step), "why": step.why} for step in self.steps],
             "heldBack": [asdict(each) for each in self.held_back],
+            "exact": self.exact,
         }

@@ -216,6 +216,10 @@ class Cache:
         """The uids of all placed pods that are not merely assumed."""
         return self._placed.keys() - self._assumed
 
+    def assumed_pods(self) -> Sequence[PodInfo]:
+        """The pods whose Bindings are not confirmed yet."""
+        return [self._placed[uid].pods[uid] for uid in self._assumed]
+
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
 
@@ -304,10 +308,18 @@ class Cache:
             known = info.pods[pod.uid]
             if info.name == pod.node_name and _counts_alike(known, pod):
                 info.pods[pod.uid] = pod
+                if pod.group:
+                    self.groups.pod_changed(pod)
                 self._changes += 1
                 return
             self._remove(pod.uid)
         self._add(pod, pod.node_name)
+
+    def replace_pod(self, pod: PodInfo) -> None:
+        """A placed or assumed pod has this version from now on. One that is assumed stays so."""
+        node_name = self._placed[pod.uid].name
+        self._remove(pod.uid)
+        self._add(pod, node_name)
 
     def remove_pod(self, uid: str) -> None:
         """A pod was deleted or has finished. An unknown uid is ignored."""
@@ -427,6 +439,7 @@ def _counts_alike(known: PodInfo, pod: PodInfo) -> bool:
         known.requests is pod.requests
         and known.labels is pod.labels
         and known.queue == pod.queue
+        and known.priority == pod.priority
         and known.group == pod.group
         and known.terminating == pod.terminating
         and known.pod_affinity is pod.pod_affinity

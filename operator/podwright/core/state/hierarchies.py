@@ -59,13 +59,11 @@ class Hierarchies:
     def set(self, group: PodGroup) -> None:
         """The group is new, or has changed. No pod counts at its level, or at levels below it."""
         self.remove(group.key)
-        level = self._levels[group.key] = Level(_part_of(group))
+        self._levels[group.key] = Level(_part_of(group))
         if group.parent:
             self._parents[group.key] = group.parent
             self._children.setdefault(group.parent, {})[group.key] = None
-            self._link(self._levels.get(group.parent), level)
-        for child in self._children.get(group.key, ()):
-            self._link(level, self._levels[child])
+        self._link(group.key, self._levels.get(group.parent))
 
     def remove(self, key: str) -> None:
         """The group is gone. No pod counts at its level, or at levels below it."""
@@ -74,8 +72,7 @@ class Hierarchies:
             return
         for below in level.below.values():
             below.above = None
-        if level.above is not None:
-            del level.above.below[key]
+        self._set_above(level, None)
         parent = self._parents.pop(key, None)
         if parent is not None:
             del self._children[parent][key]
@@ -87,11 +84,32 @@ class Hierarchies:
         root = self._levels.get(key)
         return None if root is None else Hierarchy(root, self._levels)
 
+    def _link(self, key: str, above: Level | None) -> None:
+        """Links the level to the one above it, and those below it to each other, none below more than MAX_LEVELS. So
+        they form no circle.
+        """
+        depth, each = 0, above
+        while each is not None:
+            depth, each = depth + 1, each.above
+        found = [(key, above, depth)]
+        for name, parent, depth in found:
+            level = self._levels[name]
+            self._set_above(level, parent if depth <= MAX_LEVELS else None)
+            if depth <= MAX_LEVELS:
+                found += [(child, level, depth + 1) for child in self._children.get(name, ())]
+
     @staticmethod
-    def _link(above: Level | None, below: Level) -> None:
-        below.above = above
+    def _set_above(level: Level, above: Level | None) -> None:
+        before, name = level.above, level.part.name
+        if before is above:
+            return
+        level.above = above
+        if before is not None:
+            del before.below[name]
+            before.children_changed()
         if above is not None:
-            above.below[below.part.name] = below
+            above.below[name] = level
+            above.children_changed()
 
 
 class Hierarchy:

@@ -15,6 +15,7 @@ EXISTING: Final = 0
 """Pods that wait or have a node."""
 PLACED: Final = 1
 """Pods that have a node, or are assumed."""
+_UNKNOWN: Final = [None, None]
 
 
 class Level:
@@ -22,13 +23,17 @@ class Level:
     PLACED.
     """
 
-    __slots__ = ("above", "below", "met", "part", "pods")
+    __slots__ = ("above", "below", "known", "met", "part", "pods")
 
     def __init__(self, part: SubGroup, above: Level | None = None) -> None:
         self.part = part
         self.above = above
         self.pods = [0, 0]
         self.met = [0, 0]
+        self.known: list[int | None] = [None, None]
+        """What `lacking` has found, until something changes that it depends on. With that of a level, that of those below
+        is known, if it depends on them.
+        """
         self.below: dict[str, Level] = {}
         for child in part.children:
             level = self.below[child.name] = Level(child, self)
@@ -41,12 +46,13 @@ class Level:
 
     def count(self, which: int, by: int) -> None:
         """So many more pods."""
-        level: Level | None = self
+        level: Level | None = self if by else None
         met = 0
         while level is not None:
             before = level.is_met(which)
             level.pods[which] += by
             level.met[which] += met
+            level.known[which] = None
             met = level.is_met(which) - before
             level = level.above
 
@@ -59,9 +65,19 @@ class Level:
 
     def lacking(self, which: int) -> int:
         """How many more pods must exist, or be placed, at least; 0 if the minimum is met."""
-        part = self.part
-        below = least_together((level.lacking(which) for level in self.below.values()), part) if part.groups else 0
-        return max(0, part.pods - self.pods[which], below)
+        found = self.known[which]
+        if found is None:
+            part = self.part
+            below = least_together((level.lacking(which) for level in self.below.values()), part) if part.groups else 0
+            found = self.known[which] = max(0, part.pods - self.pods[which], below)
+        return found
+
+    def children_changed(self) -> None:
+        """Another level is directly below, or one is not any more."""
+        level: Level | None = self
+        while level is not None and level.known != _UNKNOWN:
+            level.known = [None, None]
+            level = level.above
 
     def standing(self) -> tuple[int, list[Level]]:
         """The levels whose minimum is placed, this one and those below it, and how many pods they have. Pods of a level
@@ -150,9 +166,11 @@ class NamedParts:
         level = above.below.get(name)
         if level is None:
             level = above.below[name] = Level(SubGroup(name, pods=above.part.each, near=above.part.near), above)
+            above.children_changed()
         return level
 
     def left(self, level: Level) -> None:
         above = level.above
         if above is not None and above.part.each and not level.pods[EXISTING]:
             del above.below[level.part.name]
+            above.children_changed()

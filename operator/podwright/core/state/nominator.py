@@ -14,6 +14,7 @@ from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
+from podwright.core.state.nodeinfo import NodeInfo
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
 """The least priority that Kubernetes keeps for its own."""
@@ -119,6 +120,16 @@ class Nominator:
         if pods is None:
             return ()
         return [other for other in self.before_rank(self.rank(pod), pods.values()) if other.uid != pod.uid]
+
+    def leaving_for(self, pod: PodInfo, node: NodeInfo, others: Iterable[PodInfo]) -> Sequence[PodInfo]:
+        """The terminating pods of the node whose room these nominated pods will have, so that this pod need not wait
+        for them: if it holds room there, too, and the others are claimants like it, none of a higher priority.
+        """
+        if pod.uid not in self._claimants or self._node_of[pod.uid] != node.name:
+            return ()
+        if any(other.uid not in self._claimants or other.priority > pod.priority for other in others):
+            return ()
+        return [other for other in node.pods.values() if other.terminating]
 
     def rank(self, pod: PodInfo) -> Rank:
         """What decides for which nominated pods this pod must leave room."""

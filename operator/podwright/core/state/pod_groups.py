@@ -7,8 +7,9 @@ groups of an API that the API server serves count: a pod that names a group of a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Final, Protocol
@@ -33,6 +34,7 @@ from podwright.core.objects.pod_group import (
     metadata_only_pod_group,
     parse_pod_group,
 )
+from podwright.core.objects.watched_kinds import PRIORITY_CLASS
 from podwright.core.state.hierarchies import Hierarchies
 from podwright.core.state.levels import EXISTING, PLACED, Level, Levels, NamedParts
 from podwright.core.state.object_store import Object, ObjectStore, key_of
@@ -60,6 +62,8 @@ class Members:
     """Uids of placed pods that terminate. They count for no minimum: what replaces them starts as the gang that it is."""
     assumed: int = 0
     """How many pods are in both."""
+    succeeded: dict[str, PodInfo] = field(default_factory=dict)
+    """Pods that have finished, and count as placed for the minimums, if those of the API count such pods."""
     levels: Levels | None = None
     """The parts of a group whose parts have minimums of their own."""
     counted: dict[str, tuple[Level | None, bool, bool]] = field(default_factory=dict)
@@ -71,7 +75,16 @@ class Members:
 
     @property
     def placed_count(self) -> int:
-        return len(self.placed) - len(self.ending)
+        return len(self.placed) - len(self.ending) + len(self.succeeded)
+
+    @property
+    def some_stay(self) -> bool:
+        """True if some have a node and do not terminate."""
+        return len(self.placed) > len(self.ending)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.waiting or self.placed or self.succeeded)
 
     @property
     def staying(self) -> Mapping[str, PodInfo]:
@@ -105,6 +118,15 @@ class Members:
             self.ending.discard(uid)
             self._recount(uid)
 
+    def add_succeeded(self, pod: PodInfo) -> None:
+        self.succeeded[pod.uid] = pod
+        if self.levels is not None:
+            self._count(pod.uid, self.levels.of(pod))
+
+    def remove_succeeded(self, uid: str) -> None:
+        if self.succeeded.pop(uid, None) is not None:
+            self._recount(uid)
+
     def unplaced(self) -> list[PodInfo]:
         """Members without a node, in the order in which they were added."""
         return [pod for uid, pod in self.waiting.items() if uid not in self.placed]
@@ -114,7 +136,7 @@ class Members:
         self.levels = levels
         self.counted.clear()
         if levels is not None:
-            for pod in (self.waiting | self.placed).values():
+            for pod in (self.waiting | self.placed | self.succeeded).values():
                 self._count(pod.uid, levels.of(pod))
 
     def _recount(self, uid: str) -> None:
@@ -128,9 +150,10 @@ class Members:
         if before is not None:
             before.count(EXISTING, -existed)
             before.count(PLACED, -was_placed)
-        if uid in self.waiting or uid in self.placed:
+        done = uid in self.succeeded
+        if done or uid in self.waiting or uid in self.placed:
             exists = uid not in self.ending
-            placed = exists and uid in self.placed
+            placed = done or (exists and uid in self.placed)
             self.counted[uid] = level, exists, placed
             if level is not None:
                 level.count(EXISTING, exists)
@@ -149,6 +172,12 @@ _EVICTION_BY_DEFAULT: Final = {
     GROVE_API: "Whole",
     MADE_API: "Whole",
 }
+
+_COUNTING_SUCCEEDED: Final = frozenset((VOLCANO_API,))
+"""The APIs whose minimums count members that have succeeded, also those of parts: Volcano's `JobInfo.ReadyTaskNum`,
+`ValidTaskNum` and `CheckTaskReady` do, the schedulers of the others drop finished pods. For groups of
+WorkloadGroupings, the intake lowers the minimum.
+"""
 
 
 def _started(pod: PodInfo) -> tuple[float, float, str]:
@@ -196,8 +225,15 @@ class PodGroups:
         """
         self.changes = 0
         """Rises with each change of a group, of its members, or of the served APIs."""
+        self._class_values: dict[str, int] = {}
+        """The priorities of PriorityClasses."""
+        self._naming: dict[str, dict[str, None]] = {}
+        """The keys of the groups that name a PriorityClass, by its name."""
+        self._priorities: Counter[int] = Counter()
+        """How many groups have each priority of their own."""
         for kind in ALL:
             store.listen(kind, partial(self._group_changed, kind))
+        store.listen(PRIORITY_CLASS, self._class_changed)
         compact_regularly(self)
 
     def serve(self, api: str) -> None:
@@ -229,6 +265,31 @@ class PodGroups:
         names none.
         """
         return self._hierarchies.root_of(pod.group) if pod.group else ""
+
+    def class_priority(self, key: str) -> int | None:
+        """The priority that the group's members have of the PriorityClass that it names; None: each has its own."""
+        group = self._groups.get(key)
+        return self._class_values.get(group.priority_class) if group is not None and group.priority_class else None
+
+    def ranked(self, pod: PodInfo) -> PodInfo:
+        """The pod with the priority that counts. Whoever takes a pod in calls this first."""
+        found = self.class_priority(pod.group) if pod.group else None
+        priority = pod.own_priority if found is None else found
+        return pod if pod.priority == priority else replace(pod, priority=priority)
+
+    @property
+    def priorities(self) -> Collection[int]:
+        """Those that groups have themselves."""
+        return self._priorities.keys()
+
+    @property
+    def knows_classes(self) -> bool:
+        """True if PriorityClasses are read. Each cluster has some."""
+        return bool(self._class_values)
+
+    def class_from(self, priority: int) -> tuple[int, str] | None:
+        """The lowest priority from this one up that a PriorityClass has, and the name of this class."""
+        return min(((value, name) for name, value in self._class_values.items() if value >= priority), default=None)
 
     def contradiction(self, named: Iterable[str]) -> str:
         """Which other group a pod names, of a served API, than that to which it belongs; empty if none. `named`: see
@@ -287,7 +348,7 @@ class PodGroups:
         if group.key not in self._spares:
             latest_first = sorted(members.staying.values(), key=_started, reverse=True)
             if members.levels is None:
-                found = [pod.uid for pod in latest_first[: len(latest_first) - group.min_count]]
+                found = [pod.uid for pod in latest_first[: members.placed_count - group.min_count]]
             else:
                 counted = members.counted
                 found = members.levels.root.spares((pod.uid, counted[pod.uid][0]) for pod in latest_first)
@@ -343,11 +404,20 @@ class PodGroups:
 
     def progress(self, group: PodGroup) -> str:
         """How far the workload of a gang is, by the workload's own name."""
-        members = self.members(group.key)
-        return (
-            f"{group.workload or group.label}: {members.placed_count} of {group.min_count} pods that start together have "
-            f"a node, {members.total} exist"
-        )
+        return f"{self.placed_text(group.key)}, {self.members(group.key).total} exist"
+
+    def waiting(self) -> Sequence[str]:
+        """The `progress` of each gang whose minimum is not placed, sorted."""
+        gangs = (group for group in self._groups.values() if group.gang and not group.composite)
+        waiting = (group for group in gangs if not self.minimum_placed(group))
+        return sorted(self.progress(group) for group in waiting if self.members(group.key).total)
+
+    def placed_text(self, key: str) -> str:
+        """How many pods of a group have a node, by the name of its workload. Of a group that does not exist, as well."""
+        group, placed = self._groups.get(key), self.placed(key)
+        if group is None:
+            return f"{_described(key)}: {placed} with a node"
+        return f"{group.workload or group.label}: {placed} of {group.min_count} pods that start together have a node"
 
     def has_minimum(self, group: PodGroup) -> bool:
         """True if enough members exist."""
@@ -412,7 +482,7 @@ class PodGroups:
         return level is not None and root.is_met(EXISTING) and not root.is_met_without(EXISTING, level)
 
     def placed(self, key: str) -> int:
-        """How many members are bound or assumed, and do not terminate."""
+        """How many members are bound or assumed, and do not terminate, or have succeeded where that counts."""
         return self.members(key).placed_count
 
     def evicted_whole(self, group: PodGroup) -> bool:
@@ -449,12 +519,33 @@ class PodGroups:
             self._members[key].remove_waiting(uid)
             self._drop_if_empty(key)
 
+    def add_succeeded(self, pod: PodInfo) -> None:
+        """A pod has succeeded. Where an API's minimums count such pods, what replaces others need not wait for it."""
+        if pod.group.partition(":")[0] in _COUNTING_SUCCEEDED:
+            self._members_of(pod.group).add_succeeded(pod)
+            self._members_changed(pod.group)
+
+    def remove_succeeded(self, uid: str, group: str) -> None:
+        """A pod that has succeeded is gone, or has left this group."""
+        members = self._members.get(group)
+        if members is not None and uid in members.succeeded:
+            members.remove_succeeded(uid)
+            self._drop_if_empty(group)
+
     # PlacementObserver
 
     def pod_added(self, pod: PodInfo, _slot: int) -> None:
         for key in self._keys(pod.group) if pod.group else ():
             self._members_of(key).add_placed(pod)
             self._members_changed(key)
+
+    def pod_changed(self, pod: PodInfo) -> None:
+        """A placed member has a newer version, which may say when it started. A pending one says more than is kept."""
+        for key in self._keys(pod.group):
+            placed = self.members(key).placed
+            if (known := placed.get(pod.uid)) is not None:
+                self.changes += known.start_time != pod.start_time
+                placed[pod.uid] = pod
 
     def pod_removed(self, pod: PodInfo, _slot: int) -> None:
         for key in self._keys(pod.group) if pod.group else ():
@@ -476,6 +567,7 @@ class PodGroups:
         for members in self._members.values():
             shrink(members.waiting)
             shrink(members.placed)
+            shrink(members.succeeded)
             shrink(members.counted)
 
     # For transactions
@@ -504,12 +596,14 @@ class PodGroups:
         namespace, name = key_of(after or before or {})
         key = group_key(ALL[kind], namespace, name)
         self._invalid.pop(key, None)
+        if (known := self._groups.get(key)) is not None:
+            self._note_priority(known, there=False)
         if after is None:
             self._groups.pop(key, None)
             self._relink(key)
             if (members := self._members.get(key)) is not None:
                 members.divide(None)
-                if not members.waiting and not members.placed:
+                if members.empty:
                     del self._members[key]
         else:
             if ALL[kind] not in self._served:
@@ -522,7 +616,34 @@ class PodGroups:
                 if self._on_invalid is not None:
                     self._on_invalid("PodGroup", f"{namespace}/{name}", error)
                 self._invalid[key] = (metadata_only_pod_group(kind, after), error)
+            if (known := self._groups.get(key)) is not None:
+                self._note_priority(known, there=True)
         self._members_changed(key)
+
+    def _note_priority(self, group: PodGroup, *, there: bool) -> None:
+        if group.priority is not None:
+            self._priorities[group.priority] += 1 if there else -1
+            if not self._priorities[group.priority]:
+                del self._priorities[group.priority]
+        if not group.priority_class:
+            return
+        if there:
+            self._naming.setdefault(group.priority_class, {})[group.key] = None
+            return
+        naming = self._naming[group.priority_class]
+        del naming[group.key]
+        if not naming:
+            del self._naming[group.priority_class]
+
+    def _class_changed(self, before: Object | None, after: Object | None) -> None:
+        name = key_of(after or before or {})[1]
+        value = None if after is None else after.get("value")
+        if type(value) is int:
+            self._class_values[name] = value
+        else:
+            self._class_values.pop(name, None)
+        for key in [*self._naming.get(name, ())]:
+            self._members_changed(key)
 
     def _keys(self, named: str) -> Sequence[str]:
         """The keys under which the pods count that name this group."""
@@ -571,7 +692,7 @@ class PodGroups:
             members.remove_waiting(uid)
         for uid in pods.placed:
             members.remove_placed(uid)
-        if not members.waiting and not members.placed:
+        if members.empty:
             del self._members[root]
 
     def _join(self, leaf: str) -> None:
@@ -594,7 +715,7 @@ class PodGroups:
 
     def _drop_if_empty(self, key: str) -> None:
         members = self._members[key]
-        if (members.levels is None or _is_composite(key)) and not members.waiting and not members.placed:
+        if (members.levels is None or _is_composite(key)) and members.empty:
             del self._members[key]
         self._members_changed(key)
 
@@ -604,7 +725,7 @@ class PodGroups:
             self._partially_placed.pop(key, None)
             return  # the group at the top is told
         group = self._groups.get(key)
-        if group is not None and self.placed(key) and not self.minimum_placed(group):
+        if group is not None and self.members(key).some_stay and not self.minimum_placed(group):
             self._partially_placed[key] = None
         else:
             self._partially_placed.pop(key, None)

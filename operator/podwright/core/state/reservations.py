@@ -8,8 +8,9 @@ failed Binding, and the end of the pod are all the same.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf
 from typing import Final, Protocol
@@ -24,6 +25,8 @@ from podwright.core.state.observers import PlacementObserver
 
 MOST_TRIED: Final = 16
 """How many nodes of free slots a pod tries first."""
+_PART: Final = re.compile(r"\.[0-9]+$")
+"""The end of the name of a part: see `in_parts`."""
 _OF_THE_NODE: Final = frozenset({"topology.kubernetes.io/zone", "topology.kubernetes.io/region"})
 """The labels that a pod gets from its node with the Binding. Source: plugin/pkg/admission/podtopologylabels of
 Kubernetes.
@@ -116,13 +119,25 @@ class Reservation:
     @property
     def is_gathered(self) -> bool:
         """True if the scheduler made it, for a pod group that gathers room."""
-        return bool(self.group) and self.name == gathered_name(self.group_uid)
+        return bool(self.group) and self._is_part_of(gathered_name(self.group_uid))
 
     @property
     def is_rebalancing(self) -> bool:
         """True if the scheduler made it, for a pod that it moves, or for a pod group that it moves pods for."""
         uid = self.group_uid if self.replaced is None else self.replaced.uid
-        return bool(uid) and self.name == rebalancing_name(uid)
+        return bool(uid) and self._is_part_of(rebalancing_name(uid))
+
+    def _is_part_of(self, name: str) -> bool:
+        return self.name == name or _PART.sub("", self.name) == name
+
+    def in_parts(self, most: int) -> Sequence[Reservation]:
+        """Reservations of at most so many of its slots each. The first has its name, the others have a number, too."""
+        firsts = range(0, len(self.slots), most)
+        names = [self.name, *(f"{self.name}.{number}" for number in range(2, len(firsts) + 1))]
+        return [
+            replace(self, name=name, slots=self.slots[first : first + most])
+            for name, first in zip(names, firsts, strict=False)
+        ]
 
     def is_for(self, pod: PodInfo) -> bool:
         if self.group:
@@ -226,6 +241,20 @@ class Reservations:
             self._cache.detach(self)
             self._cache.nominator.usable_by = None
         return [*known.free.values()]
+
+    def join_parts(self) -> None:
+        """The parts of each reservation of the scheduler's own become one again: see `Reservation.in_parts`."""
+        parts_of: dict[str, list[Reservation]] = {}
+        for each in self.all():
+            if each.is_gathered or each.is_rebalancing:
+                whole = rebalancing_name if each.is_rebalancing else gathered_name
+                uid = each.group_uid if each.replaced is None else each.replaced.uid
+                parts_of.setdefault(whole(uid), []).append(each)
+        for name, parts in parts_of.items():
+            if [part.name for part in parts] != [name]:
+                for part in parts:
+                    self.remove(part.name)
+                self.set(replace(parts[0], name=name, slots=[slot for part in parts for slot in part.slots]))
 
     def expired(self, now: float) -> Sequence[str]:
         """The names of the reservations whose time is over. `now`: seconds since the epoch, also for `usable_by`."""

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.objects.closeness import HYPER_NODES, Closeness
+from podwright.core.objects.closeness import HYPER_NODES, KUEUE_API, Closeness
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.deadline import never
@@ -110,6 +110,11 @@ class Topologies:
         """The levels of each Topology, by `group of its API/name`."""
         return self._declared
 
+    @property
+    def of_kueue(self) -> bool:
+        """True if there are Topologies of Kueue, so that its annotations of pods count."""
+        return any(key.startswith(f"{KUEUE_API}/") for key in self._declared)
+
     def set(self, key: str, levels: tuple[str, ...] | None) -> None:
         """A Topology has these levels from now on; None: it is gone."""
         self._changes += 1
@@ -195,7 +200,7 @@ class Topologies:
 
     def _named(self, key: str) -> tuple[str, ...]:
         api, _, name = key.partition("/")
-        for each in (key, f"{OWN_API}/{name}", f"kueue.x-k8s.io/{name}"):
+        for each in (key, f"{OWN_API}/{name}", f"{KUEUE_API}/{name}"):
             if each in self._declared:
                 return self._declared[each]
         raise UnknownLevelError(f"there is no Topology {name} of {api}")

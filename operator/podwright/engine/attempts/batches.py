@@ -120,10 +120,15 @@ class PackingJob:
     def decide(self) -> Packed:
         from podwright.core.gangs.packing import Packing  # noqa: PLC0415 -- few policies pack
 
-        budget = self.policy.compiled.spec.packing_times.budget_seconds
-        sources = self._state.sources
+        spec, sources = self.policy.compiled.spec, self._state.sources
         packing = Packing(
-            self.policy.framework, self._state.cache, sources.below, self._solve, seconds=budget, cpu=sources.cpu
+            self.policy.framework,
+            self._state.cache,
+            sources.below,
+            self._solve,
+            seconds=spec.packing_times.budget_seconds,
+            clock=sources.clock,
+            preempts_at=sources.wall() if spec.packing_may_preempt else None,
         )
         return packing.pack([queued.pod for queued in self.pods])
 
@@ -160,6 +165,9 @@ class PackingJob:
         for queued in left.values():
             self._attempts.give_back(queued)
         return True
+
+    def charged(self, _packed: Packed) -> Sequence[QueuedPod]:
+        return self.pods
 
     def give_back(self) -> None:
         for queued in self.pods:

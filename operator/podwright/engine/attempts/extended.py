@@ -51,16 +51,16 @@ CarryOut = Callable[[QueuedPod, ActivePolicy, Decision, float], None]
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The state of a node on which its victims depend. `pods`: by uid, whether the pod is terminating; `nominated`: the
-    uids of nominated pods that have precedence there.
+    """The state of a node on which its victims depend. `pods`: by uid, whether the pod is terminating, and its priority;
+    `nominated`: the uids of nominated pods that have precedence there.
     """
 
-    pods: Mapping[str, bool]
+    pods: Mapping[str, tuple[bool, int]]
     nominated: AbstractSet[str]
 
     def without(self, uids: AbstractSet[str]) -> _Seen:
         """The same without these pods."""
-        return _Seen({uid: going for uid, going in self.pods.items() if uid not in uids}, self.nominated)
+        return _Seen({uid: seen for uid, seen in self.pods.items() if uid not in uids}, self.nominated)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -421,10 +421,10 @@ class ExtendedAttempts:
     def _see(self, attempt: _Attempt, name: str, uids: Iterable[str]) -> _Seen:
         """The node, its pods, and these pods of any node."""
         info, cache = self._cache.present(name), self._cache
-        pods = {} if info is None else {uid: pod.terminating for uid, pod in info.pods.items()}
+        pods = {} if info is None else {uid: (pod.terminating, pod.priority) for uid, pod in info.pods.items()}
         for uid in uids:
             if uid not in pods and (node := cache.placement(uid)) is not None:
-                pods[uid] = node.pods[uid].terminating
+                pods[uid] = node.pods[uid].terminating, node.pods[uid].priority
         nominated = attempt.policy.framework.nominated_before(attempt.queued.pod, name)
         return _Seen(pods, frozenset(pod.uid for pod in nominated))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -274,6 +274,9 @@ class _PodJob:
             seen=self._seen,
             nominated=self._nominated,
         )
+
+    def charged(self, _decision: Decision) -> Sequence[QueuedPod]:
+        return self.pods
 
     def give_back(self) -> None:
         self._attempts.give_back(self._queued)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from podwright.core.gangs.run_times import run_times_of
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, PodText
 from podwright.core.objects.readable import parse_assigned_pod
 from podwright.engine.intake.object_changes import (
     ASSIGNED_POD_DELETE,
@@ -24,6 +25,8 @@ from podwright.engine.state import EngineState
 
 class AssignedPods(Stream):
     """See the module."""
+
+    takes_pod_texts = True
 
     def __init__(
         self,
@@ -44,6 +47,8 @@ class AssignedPods(Stream):
         self._wall = state.sources.wall
         self._evicted: dict[str, PodInfo] = {}
         """Pods that are being evicted and that the watch has not removed yet, as the watch shows them. By uid."""
+        self._succeeded: dict[str, str] = {}
+        """The groups of pods that have succeeded, by uid."""
 
     def key(self, raw: Raw) -> str:
         return str(raw["metadata"]["uid"])
@@ -51,6 +56,11 @@ class AssignedPods(Stream):
     def held(self) -> set[str]:
         """The uids of all pods that have a node, without those that are only assumed."""
         return self._cache.confirmed()
+
+    @property
+    def groups_with_successes(self) -> Collection[str]:
+        """The keys of the groups of which a pod that is still there has succeeded."""
+        return set(self._succeeded.values())
 
     def eviction_started(self, uid: str) -> None:
         """The pod counts as terminating from now on, even while the watch still shows it as before."""
@@ -71,15 +81,19 @@ class AssignedPods(Stream):
             self.take(shown)
 
     def put(self, raw: Raw) -> None:
+        if type(raw) is PodText and (self._workloads.active or self._raw_objects.keep_pods):
+            raw = raw.whole()
         try:
             pod, problems = parse_assigned_pod(raw)
             unknown = self._cache.placement(pod.uid) is None
             new = unknown or self._cache.is_assumed(pod.uid)
-            if not self._workloads.active:
-                self.take(pod)
-            else:
+            grouped = self._workloads.active
+            if grouped:
                 pod = self._workloads.joined(pod, raw)
-                self.take(pod)
+            if pod.phase == "Succeeded":
+                self._has_succeeded(pod)
+            self.take(pod)
+            if grouped:
                 self._workloads.pod_known(pod.uid)
                 if pod.phase == "Succeeded":
                     self._workloads.succeeded(pod)
@@ -93,10 +107,19 @@ class AssignedPods(Stream):
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._invalid_objects.report("Pod", name_of(raw), error)
 
+    def _has_succeeded(self, pod: PodInfo) -> None:
+        groups, before = self._cache.groups, self._succeeded.pop(pod.uid, "")
+        if before not in ("", pod.group):
+            groups.remove_succeeded(pod.uid, before)
+        if pod.group:
+            self._succeeded[pod.uid] = pod.group
+            groups.add_succeeded(pod)
+
     def take(self, pod: PodInfo) -> None:
         """Takes a pod that has a node. It confirms our own assumption, or another scheduler bound the pod."""
         started = self._metrics.start()
         cache, uid = self._cache, pod.uid
+        pod = cache.groups.ranked(pod)
         if uid in self._evicted:
             self._evicted[uid] = pod
             pod = replace(pod, terminating=True, preempted=True)
@@ -130,6 +153,7 @@ class AssignedPods(Stream):
     def drop(self, key: str, _raw: Raw | None) -> None:
         started = self._metrics.start()
         self._evicted.pop(key, None)
+        self._cache.groups.remove_succeeded(key, self._succeeded.pop(key, ""))
         if self._workloads.active:
             self._workloads.left(key)
         self._raw_objects.remove_pod(key)

@@ -138,8 +138,10 @@ class Owners:
     def get(self, uid: str) -> OwnerObject | None:
         return self._owners.get(uid)
 
-    def group_of(self, pod: PodInfo, owner: Owner, raw: Raw) -> Membership | None:
-        """None if no grouping makes a gang of the pod. `owner`: its controller. Raises UnusableError."""
+    def group_of(self, pod: PodInfo, owner: Owner, raw: Raw, *, smallest: int = 2) -> Membership | None:
+        """None if no grouping makes a gang of the pod. `owner`: its controller; `smallest`: with this minimum, it is a
+        gang. Raises UnusableError.
+        """
         owners = self.owners_of(pod, owner)
         while owners:
             found = owners[-1]
@@ -147,7 +149,7 @@ class Owners:
             grouping = next((each for each in of_kind if each.selects(found.api_version, found.labels)), None)
             if grouping is not None:
                 member = None if grouping.min_count is None else self._member_of(pod, raw, grouping, owners)
-                return member if member is not None and (member.count > 1 or member.part) else None
+                return member if member is not None and (member.count >= smallest or member.part) else None
             owners.pop()
         return None
 

@@ -82,11 +82,12 @@ class PendingPods(Stream):
             return
         try:
             pod = parse_pod(raw, keep_raw=True)
-            if not self._workloads.active:
-                self._take(pod, raw)
-                return
-            self._take(self._workloads.joined(pod, raw), raw)
-            self._workloads.pod_known(pod.uid)
+            grouped = self._workloads.active
+            if grouped:
+                pod = self._workloads.joined(pod, raw)
+            self._take(self._cache.groups.ranked(pod), raw)
+            if grouped:
+                self._workloads.pod_known(pod.uid)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._report(raw, error)
 

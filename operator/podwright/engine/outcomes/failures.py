@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Final
 
 from podwright.core.cycle import Rejection
@@ -77,19 +77,55 @@ class Failures:
             self._preemptions.carry_out(framework, queued.pod, decision.post_filter)
 
     def reject_group(
-        self, members: Sequence[QueuedPod], decision: GangRejection, framework: Framework, started: float
-    ) -> Steps[None]:
-        """Rejects a group, in steps. If it preempts, all its members wait for the victims."""
+        self,
+        members: Sequence[QueuedPod],
+        decision: GangRejection,
+        framework: Framework,
+        started: float,
+        still_preempts: Callable[[], bool],
+    ) -> Steps[bool]:
+        """Rejects a group, in steps, between which nobody may try a part of it. If it preempts, all its members wait for
+        the victims. Returns False if by then it does not `still_preempts`: no pod is evicted, and the members are in
+        flight again.
+        """
         self._record_group(members, decision)
-        nominations = {} if decision.preemption is None else decision.preemption.nominations
+        group = self._cache.groups.of(members[0].pod) if members else None
+        preemption = decision.preemption
+        nominations = {} if preemption is None else preemption.nominations
         cause = (without_counts(decision.message), decision.plugins)
         first = not any(member.reported and cause in member.reported for member in members)
-        for member in members:  # in one step: nobody may try a part of them
-            nominated = nominations.get(member.uid, "")
+        before: dict[str, str] = {}
+        for member in members:  # first, so that the queue knows for which events they wait
+            if self._queue.get(member.uid) is member:
+                before[member.uid] = self._cache.nominator.node_of(member.uid)
+                self._nominate(member.pod, nominations.get(member.uid, ""))
+            yield
+        if preemption is not None and preemption.victims:
+            self._preemptions.hold_room([member.pod for member in members])
+        for member in members:
+            # A more important pod may have taken the nomination since.
+            nominated = self._cache.nominator.node_of(member.uid)
             self._reject_member(member, decision, nominated, self._clock() - started, cause, urgent=first)
-        if decision.preemption is not None:
+            yield
+        still = still_preempts()
+        if still and group is not None and preemption is not None:
             pods = [member.pod for member in members if self._queue.get(member.uid) is member]
-            yield from self._preemptions.carry_out_gang(framework, pods, decision.preemption)
+            preempt = self._preemptions.carry_out_gang
+            still = yield from preempt(framework, group, pods, preemption, still_preempts)
+        if not still:
+            yield from self._take_back(members, before)
+        return still
+
+    def _take_back(self, members: Sequence[QueuedPod], before: Mapping[str, str]) -> Steps[None]:
+        """Gives rejected members, which are in flight again, the nominations that they had `before`, by uid."""
+        for member in members:
+            if self._queue.get(member.uid) is member:
+                node_name = before.get(member.uid, "")
+                self._nominate(member.pod, node_name)
+                self._status.write(member.pod, None, node_name)
+                self._queue.take(member.uid)
+            yield
+        self._preemptions.hold_room([member.pod for member in members if before.get(member.uid)])
 
     def _record_group(self, members: Sequence[QueuedPod], decision: GangRejection) -> None:
         """An event for a group whose minimum is not placed. The group's status has the counts: in the event, each
@@ -122,8 +158,6 @@ class Failures:
             message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
         urgent = urgent and isinstance(own, Rejection)
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
-        if self._queue.get(queued.uid) is queued:
-            self._nominate(queued.pod, nominated)
         self._queue.reject(queued, plugins, pending)
         self.follow_ups.run(decision.follow_ups.get(queued.uid, ()), queued.pod)
         if self._queue.get(queued.uid) is queued:

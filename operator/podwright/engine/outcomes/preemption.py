@@ -24,13 +24,14 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import HoldsPreemptors, PostFilterResult
 from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
 from podwright.core.preemption.queue_claims import has_queue
 from podwright.core.preemption.units import disruptions, partial_losses
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.nominator import reservation_of
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.ports import Ports, Regarding, Verdict, kind_of, preempted_by, preempting
-from podwright.engine.process.steps import Steps
+from podwright.engine.process.steps import Steps, beside
 from podwright.engine.records.metrics import (
     GROUP_PREEMPTION_VICTIMS,
     PREEMPTION_DISRUPTIONS,
@@ -85,42 +86,45 @@ class Preemptions:
         preemptor = _Preemptor(pod.uid, (pod.uid,), pod, wanted.nominated_node, has_queue(self._cache, pod))
         self._metrics.observe(PREEMPTION_VICTIMS, len(wanted.victims))
         self._count_violations(preemptor, wanted.violations)
+        self.hold_room((pod,))
         self._clear_lower_nominations((wanted.nominated_node,), pod, {pod.uid})
-        deque(self._remove_victims(framework, preemptor, wanted.victims), 0)
+        deque(self._remove_victims(framework, preemptor, wanted.victims, lambda: True), 0)
 
     def carry_out_gang(
-        self, framework: Framework, members: Sequence[PodInfo], preemption: GangPreemption
-    ) -> Steps[None]:
-        """Nominates the group's waiting members and evicts the victims, in steps; the members wait for them together.
+        self,
+        framework: Framework,
+        group: PodGroup,
+        members: Sequence[PodInfo],
+        preemption: GangPreemption,
+        still_preempts: Callable[[], bool],
+    ) -> Steps[bool]:
+        """Evicts the victims in favour of the group's nominated members, in steps; these wait for them together. Returns
+        False if at the first eviction the group does not `still_preempts`: then no pod is evicted.
 
         Does nothing without victims: then the group waits for those of an earlier preemption.
         """
-        group = self._cache.groups.of(members[0]) if members else None
-        if group is None or not preemption.victims:
-            return
+        if not members or not preemption.victims:
+            return True
         uids = tuple(member.uid for member in members)
-        for member in members:
-            if node_name := preemption.nominations.get(member.uid):
-                self._cache.nominator.add(member, node_name)
-                self._status.write(member, None, node_name)
         self._clear_lower_nominations(set(preemption.nominations.values()), members[0], set(uids))
         subject = Regarding.group(group, members[0].scheduler_name)
         preemptor = _Preemptor(group.key, uids, subject, WHOLE_CLUSTER, has_queue(self._cache, members[0]))
         self._metrics.observe(GROUP_PREEMPTION_VICTIMS, len(preemption.victims))
         self._count_violations(preemptor, preemption.violations)
-        yield from self._remove_victims(framework, preemptor, preemption.victims)
+        return (yield from self._remove_victims(framework, preemptor, preemption.victims, still_preempts))
 
     def _count_violations(self, preemptor: _Preemptor, violations: int) -> None:
         if violations:
             self._metrics.count(PREEMPTION_PDB_VIOLATIONS, preemptor.kind, by=violations)
 
+    def hold_room(self, pods: Sequence[PodInfo]) -> None:
+        """The pods, of one queue, hold the room that they are nominated to. Without a queue, their priority says it."""
+        if pods and has_queue(self._cache, pods[0]):
+            self._cache.nominator.hold_room(pod.uid for pod in pods)
+
     def _clear_lower_nominations(self, nodes: Iterable[str], pod: PodInfo, spared: AbstractSet[str]) -> None:
-        """Clears the nominations to these nodes of pods that leave room for this one. With a queue, the spared ones
-        hold theirs from now on.
-        """
+        """Clears the nominations to these nodes of pods that leave room for this one."""
         nominator = self._cache.nominator
-        if has_queue(self._cache, pod):
-            nominator.hold_room(spared)
         for node_name in nodes:
             for lower in [p for p in nominator.behind(pod, node_name) if p.uid not in spared]:
                 if reservation_of(lower):
@@ -129,7 +133,13 @@ class Preemptions:
                 nominator.remove(lower.uid)
                 self._status.write(lower, None, "")
 
-    def _remove_victims(self, framework: Framework, preemptor: _Preemptor, victims: Sequence[PodInfo]) -> Steps[None]:
+    def _remove_victims(
+        self,
+        framework: Framework,
+        preemptor: _Preemptor,
+        victims: Sequence[PodInfo],
+        still_preempts: Callable[[], bool],
+    ) -> Steps[bool]:
         _, units = disruptions(victims, self._cache.groups)
         if units:
             self._metrics.observe(PREEMPTION_DISRUPTIONS, units, preemptor.kind)
@@ -145,8 +155,7 @@ class Preemptions:
             message = f"{lost} of the pods of the pod group are preempted, {left}"
             self._groups.below_minimum(group, Verdict(PREEMPTED, message))
         remaining = [victim for victim in bound if victim.uid in self._evictions or not self._is_terminating(victim)]
-        if remaining:
-            yield from self._evict(holders, preemptor, remaining)
+        return not remaining or (yield from self._evict(holders, preemptor, remaining, still_preempts))
 
     def _cancelled(self, victim: PodInfo, preemptor: _Preemptor, by: str) -> bool:
         """True if the victim's binding cycle could be stopped, so that no pod has to be deleted."""
@@ -163,7 +172,13 @@ class Preemptions:
         known = self._cache.placement(victim.uid)
         return victim.terminating if known is None else known.pods[victim.uid].terminating
 
-    def _evict(self, holders: Sequence[Any], preemptor: _Preemptor, victims: list[PodInfo]) -> Steps[None]:
+    def _evict(
+        self,
+        holders: Sequence[Any],
+        preemptor: _Preemptor,
+        victims: list[PodInfo],
+        still_preempts: Callable[[], bool],
+    ) -> Steps[bool]:
         started = self._clock()
         for holder in holders:
             holder.started(preemptor.key)
@@ -181,9 +196,7 @@ class Preemptions:
             result, seconds = "error" if failed else "success", self._clock() - started
             self._metrics.preemption_took(preemptor.kind, result, seconds)
             still_there = any(self._cache.placement(victim.uid) is not None for victim in victims)
-            for uid in preemptor.uids:
-                self._release(uid, failed=bool(failed), still_there=still_there)
-            self._release_new_members(preemptor)
+            beside(self._release_all(preemptor, failed=bool(failed), still_there=still_there), self._clock)
 
         for uid in preemptor.uids:
             if (queued := self._queue.get(uid)) is not None and queued.place in (Place.ACTIVE, Place.BACKOFF):
@@ -191,9 +204,14 @@ class Preemptions:
         for uid in preemptor.uids:
             yield
             self._queue.recheck_gate(uid)  # so that the events of deleted victims do not ask each member
+        if not still_preempts():
+            for holder in holders:
+                holder.finished(preemptor.key)
+            return False
         for victim in victims:
-            yield
             self._start_eviction(victim, preemptor, partial(eviction_done, victim.uid))
+            yield
+        return True
 
     def _start_eviction(self, victim: PodInfo, preemptor: _Preemptor, done: Callable[[bool], None]) -> None:
         """Evicts the victim, or waits for the eviction that another preemptor has started. `done`: see `Evictor`."""
@@ -212,6 +230,12 @@ class Preemptions:
         self._assigned.eviction_ended(victim, deleted=deleted)
         for done in self._evictions.pop(victim):
             done(deleted)
+
+    def _release_all(self, preemptor: _Preemptor, *, failed: bool, still_there: bool) -> Steps[None]:
+        for uid in preemptor.uids:
+            self._release(uid, failed=failed, still_there=still_there)
+            yield
+        self._release_new_members(preemptor)
 
     def _release(self, uid: str, *, failed: bool, still_there: bool) -> None:
         """Requeues the preemptor if no event will do so. Usually a victim is `still_there`, and the event of its
@@ -232,8 +256,9 @@ class Preemptions:
 
     def _release_new_members(self, preemptor: _Preemptor) -> None:
         """Activates the members that joined the group while it was held, because no event will do so."""
+        held = set(preemptor.uids)
         for uid in list(self._cache.groups.members(preemptor.key).waiting):
             queued = self._queue.get(uid)
-            if uid not in preemptor.uids and queued is not None and queued.place is Place.GATED:
+            if uid not in held and queued is not None and queued.place is Place.GATED:
                 self._queue.activate(uid)
                 self._wake()

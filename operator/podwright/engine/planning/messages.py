@@ -1,8 +1,8 @@
 """Messages: what a child process has decided, as bytes.
 
 Only values travel. A pod, a pod group or another object of the engine travels as its name, and becomes the engine's
-own object again, in its current version. One that is gone meanwhile becomes None. States of cycles stay behind,
-because they refer to everything.
+own object again, in its current version. One that is gone meanwhile becomes None, and so does a placed pod whose
+priority has changed. States of cycles stay behind, because they refer to everything.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ class Messages:
 
     def _find(self, kind: Any, name: Any) -> Any:
         if kind is PodInfo:
-            node, queued = self._cache.placement(name), self._queue.get(name)
+            uid, priority = name
+            node, queued = self._cache.placement(uid), self._queue.get(uid)
             if node is not None:
-                return node.pods[name]
+                found = node.pods[uid]
+                return found if found.priority == priority else None
             return None if queued is None else queued.pod
         if kind is PodGroup:
             return self._cache.groups.get(name)
@@ -71,7 +73,7 @@ class _Writer(pickle.Pickler):
     def persistent_id(self, value: Any) -> Any:
         match value:
             case PodInfo():
-                return PodInfo, value.uid
+                return PodInfo, (value.uid, value.priority)
             case PodGroup():
                 return PodGroup, value.key
             case CycleState():

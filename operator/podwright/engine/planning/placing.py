@@ -32,11 +32,13 @@ def still_preempts(
     nominated: Mapping[str, str],
     cache: Cache,
 ) -> bool:
-    """True if all victims are still on their nodes, and no pods before the preemptor are to get their room on these
-    nodes. `nominated`: by uid the nodes of the pods that the decision took into account.
+    """True if all victims are still on their nodes, with their priorities, and no pods before the preemptor are to get
+    their room on these nodes. `nominated`: by uid the nodes of the pods that the decision took into account.
     """
-    if any(victim is None or cache.placement(victim.uid) is None for victim in victims):
-        return False
+    for victim in victims:
+        node = None if victim is None else cache.placement(victim.uid)
+        if victim is None or node is None or node.pods[victim.uid].priority != victim.priority:
+            return False
     return not victims or all(
         nominated.get(other.uid) == name for name in nodes for other in cache.nominator.before(preemptor, name)
     )

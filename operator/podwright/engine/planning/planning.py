@@ -5,9 +5,9 @@
 
 A child decides on the cluster as it was at the fork, and its pods are in flight meanwhile: events that may help them
 are kept by the queue. A placement is checked against the cluster as it is now, on its node alone. A preemption does not
-fit any more if a victim is gone, or if another preemptor got the room meanwhile. A pod that comes back CONFLICTS times
-is planned alone, in a quiet time, in which nothing else is decided and the watches hold back what they receive. So no
-pod is put off forever.
+fit any more if a victim is gone, or if another preemptor got the room meanwhile, also while the members of a gang are
+rejected in steps, before the first eviction. A pod that comes back CONFLICTS times is planned alone, in a quiet time, in
+which nothing else is decided and the watches hold back what they receive. So no pod is put off forever.
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ class Job(Protocol):
         """Checks and carries out the decision, which took so many seconds of CPU. Returns False if it does not fit
         any more.
         """
+
+    def charged(self, decision: Any) -> Sequence[QueuedPod]:
+        """The pods for which the lane pays what the decision takes of the loop's and the API server's time."""
 
     def give_back(self) -> None:
         """Returns the pods to the lane."""
@@ -256,9 +259,11 @@ class Planning:
         if answer.problem:
             job.fail(answer.problem)
             return
+        charged = job.charged(answer.decision)
         await self._carry_out(job, answer.decision, answer.seconds)
-        elsewhere = sum(ORDINARY_SECONDS if pod.cost is None else pod.cost.elsewhere for pod in job.pods)
-        self._queue.charge_lane(max(self._clock() - started, elsewhere))
+        elsewhere = sum(ORDINARY_SECONDS if pod.cost is None else pod.cost.elsewhere for pod in charged)
+        took = (self._clock() - started) * len(charged) / len(job.pods)
+        self._queue.charge_lane(max(took, elsewhere))
 
     async def _carry_out(self, job: Job, decision: Any, seconds: float) -> None:
         if await in_slices(job.carry_out(decision, seconds)):

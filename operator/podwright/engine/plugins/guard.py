@@ -18,7 +18,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
@@ -44,23 +43,23 @@ _NO_PLUGINS: Final = sys.stdlib_module_names | {"google", "kopf", "numpy", "orjs
 """Packages whose functions the core calls."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadTimes:
-    """The clocks of the thread that decides: its CPU time in seconds, and the number of its voluntary context switches
-    (`waits`). `clock` never steps back.
+class PluginGuard(CallGuard):
+    """See the module. The owner of each plugin is a CompiledPolicy. `clock` never steps back; `cpu`: the CPU time in
+    seconds of the thread that decides, `waits`: the number of its voluntary context switches.
     """
 
-    clock: Callable[[], float]
-    cpu: Callable[[], float]
-    waits: Callable[[], int] = lambda: 0
-
-
-class PluginGuard(CallGuard):
-    """See the module. The owner of each plugin is a CompiledPolicy."""
-
-    def __init__(self, times: ThreadTimes, metrics: Metrics, budget: float = BUDGET_SECONDS) -> None:
-        super().__init__(times.clock, budget)
-        self._times = times
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float],
+        cpu: Callable[[], float],
+        waits: Callable[[], int] = int,
+        budget: float = BUDGET_SECONDS,
+    ) -> None:
+        super().__init__(clock, budget)
+        self._cpu = cpu
+        self._waits = waits
         self._metrics = metrics
         self._building: list[float] = []
         """How many seconds plugins have, for each build or load that is in progress."""
@@ -77,7 +76,7 @@ class PluginGuard(CallGuard):
     # Budgets
 
     def sample(self) -> Sample:
-        return self._times.cpu(), self._times.waits()
+        return self._cpu(), self._waits()
 
     def overran(self, plugin: GuardedPlugin, method: str, seconds: float, used: Sample) -> None:
         if plugin.off:

@@ -18,11 +18,9 @@ from typing import Final
 from podwright.api.compile import Classes, CompiledPolicy
 from podwright.core.framework.errors import ReportException
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import EventType, Handle, WaitingPod
+from podwright.core.framework.interface import Handle
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, Point, Profile
-from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.rules.failures import RuleFailures
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.state.cache import Cache
 from podwright.engine.plugins.exceptions import PluginExceptions
@@ -47,28 +45,6 @@ class Conduct:
     activities: Activities
     guard: PluginGuard | None = None
     disabled: Mapping[str, str] = field(default_factory=dict)
-
-
-class ShadowHandle:
-    """The handle of plugins that run for a policy in shadow mode: they write no events, and cannot approve or reject
-    pods that wait in Permit. `cache`: a cache other than the scheduler's own.
-    """
-
-    def __init__(self, handle: Handle, cache: Cache | None = None) -> None:
-        self._handle = handle
-        self.cache = handle.cache if cache is None else cache
-        self.features = handle.features
-        self.cluster = handle.cluster
-        self.observer = NO_OBSERVER
-
-    def now(self) -> float:
-        return self._handle.now()
-
-    def waiting_pods(self) -> Collection[WaitingPod]:
-        return ()
-
-    def record(self, pod: PodInfo, kind: EventType, reason: str, note: str) -> None:
-        """Does nothing."""
 
 
 class PolicyPlugins:
@@ -104,7 +80,7 @@ class PolicyPlugins:
         return Framework(
             _without(profile, off, classes) if off else profile,
             classes,
-            handle=ShadowHandle(self._handle) if policy.shadow else self._handle,
+            handle=self._shadow_handle(self._handle.cache) if policy.shadow else self._handle,
             observer=NO_OBSERVER if policy.shadow else self._conduct.observer,
             report_exception=report,
         )
@@ -117,12 +93,19 @@ class PolicyPlugins:
         framework = Framework(
             _without(policy.profile, off, classes) if off else policy.profile,
             classes,
-            handle=ShadowHandle(self._handle, cache),
+            handle=self._shadow_handle(cache),
             observer=NO_OBSERVER,
         )
         if self._conduct.guard is not None:
             self._conduct.guard.protect(framework, policy)
         return framework
+
+    def _shadow_handle(self, cache: Cache) -> Handle:
+        """The handle of plugins that run for a policy in shadow mode: they write no events, and cannot approve or
+        reject pods that wait in Permit.
+        """
+        handle = self._handle
+        return Handle(cache=cache, features=handle.features, cluster=handle.cluster, clock=handle.now)
 
     def watch(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
         """Starts to watch the framework's plugins, because it decides for the policy from now on. Returns the time
@@ -181,18 +164,12 @@ class PolicyPlugins:
     def _listen_to_rules(self, name: str, framework: Framework) -> None:
         """Counts errors of rules as faults of the policy."""
 
-        def listen(failures: RuleFailures) -> None:
-            def failed(rule: str) -> None:
-                last = failures.by_rule[rule]
-                self._conduct.activities.fault(
-                    name, f"rule {rule} failed on node {last.node}: {last.text}", cause=f"rule {rule}"
-                )
-
-            failures.listener = failed
+        def failed(rule: str, node: str, text: str) -> None:
+            self._conduct.activities.fault(name, f"rule {rule} failed on node {node}: {text}", cause=f"rule {rule}")
 
         for plugin in framework.plugins.values():
             if isinstance(plugin, PolicyRules):
-                listen(plugin.failures)
+                plugin.rule_failed = failed
 
     def _account(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
         """The time account of a local policy that adds something to the policy that bounds it; None for others."""

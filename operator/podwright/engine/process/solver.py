@@ -1,6 +1,7 @@
-"""The program that solves: reads arrays from standard input, and writes the solution to standard output.
+"""The program that solves: reads arrays from standard input, and writes solutions to standard output.
 
-Runs as a process of its own, and imports nothing of Podwright. See `solving`.
+After each aim it writes what it has found, with the length before it, so that this counts if the process must be ended
+during the next one. Runs as a process of its own, and imports nothing of Podwright. See `solving`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -22,9 +23,10 @@ import numpy as np
 _PR_SET_PDEATHSIG: Final = 1
 
 
-def answer(given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """The fields of an Answer for those of a Program, after so many seconds at most."""
-    ends = time.monotonic() + seconds
+def answers(given: Mapping[str, Any], ends: float) -> Iterator[dict[str, Any]]:
+    """The fields of an Answer for those of a Program after each aim, at this time of `time.monotonic()` at the latest.
+    The last one counts.
+    """
     highspy = importlib.import_module("highspy")
     program, size = highspy.HighsLp(), len(given["most"])
     program.num_col_, program.num_row_ = size, len(given["low"])
@@ -37,50 +39,64 @@ def answer(given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
+    highs.setOptionValue("mip_rel_gap", 0.0)
     highs.passModel(program)
-    if given["start"].any():
-        start = highspy.HighsSolution()
-        start.col_value = given["start"].tolist()
-        highs.setSolution(start)
+    if len(known := np.flatnonzero(~np.isnan(given["start"]))):
+        highs.setSolution(len(known), known.astype(np.int32), given["start"][known])
     every, aims = np.arange(size, dtype=np.int32), [*given["aims"]] or [np.zeros(size)]
-    found: dict[str, Any] = {"proved": True}
-    bounds: list[int] = []
+    any_will_do = not len(given["aims"])  # which is mostly found sooner in the program as it is than in a reduced one
+    ends_of_search = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
+    proved, values, bounds = True, None, list[int]()
     for number, aim in enumerate(aims):
         left = ends - time.monotonic()
         if number and left <= 0:
-            found["proved"] = False
+            proved = False
             break
-        highs.setOptionValue("time_limit", max(0.1, left if number == len(aims) - 1 else left / 2))
+        if values is not None:
+            yield _fields(values, bounds, proved=False)
         highs.changeColsCost(size, every, -aim)
-        highs.run()
+        if any_will_do:
+            highs.setOptionValue("presolve", "off")
+            highs.setOptionValue("time_limit", max(0.1, left * 3 / 4))
+            highs.run()
+            highs.setOptionValue("presolve", "choose")
+            left = ends - time.monotonic()
+        if not any_will_do or highs.getModelStatus() not in ends_of_search:
+            highs.setOptionValue("time_limit", max(0.1, left if number == len(aims) - 1 else left / 2))
+            highs.run()
         status, info = highs.getModelStatus(), highs.getInfo()
-        found["proved"] &= status in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
+        proved &= status in ends_of_search
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             break
         values = np.rint(np.array(highs.getSolution().col_value))
-        found["found"] = values.astype(np.int64)
         if np.isfinite(info.mip_dual_bound) and len(bounds) == number:
             bounds.append(math.floor(1e-6 - info.mip_dual_bound))
         if number < len(aims) - 1:
             there = np.flatnonzero(aim)
             highs.addRow(float(aim @ values), highspy.kHighsInf, len(there), there.astype(np.int32), aim[there])
             highs.setSolution(highs.getSolution())
-    return {**found, "bounds": np.array(bounds, np.int64)}
+    yield _fields(values, bounds, proved=proved)
 
 
-def main(seconds: float, max_bytes: int) -> None:
-    started = time.monotonic()
+def _fields(values: Any, bounds: list[int], *, proved: bool) -> dict[str, Any]:
+    found = {} if values is None else {"found": values.astype(np.int64)}
+    return {**found, "proved": proved, "bounds": np.array(bounds, np.int64)}
+
+
+def main(ends: float, max_bytes: int) -> None:
+    """`ends`: on a busy machine, what the start of this process takes counts, too."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # a library may print
-    given = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
-    written = io.BytesIO()
-    np.savez(written, **answer(given, max(0.1, seconds - (time.monotonic() - started))))
-    output.write(written.getvalue())
-    output.flush()
+    with os.fdopen(os.dup(1), "wb") as output:
+        os.dup2(2, 1)  # a library may print
+        given = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
+        for each in answers(given, ends):
+            written = io.BytesIO()
+            np.savez(written, **each)
+            output.write(len(written.getvalue()).to_bytes(8) + written.getvalue())
+            output.flush()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from podwright.core.objects.errors import described
 MISSING: Final = "the package highspy is not installed"
 GRACE_SECONDS: Final = 1.0
 """How much longer than it should take the process may take before it is killed."""
+LENGTH: Final = 8
+"""Bytes of the length before an answer."""
 MAX_BYTES: Final = 2 << 30
 """Of address space. NumPy and HiGHS take 0.4 GB of it before they start."""
 _PROGRAM: Final = Path(__file__).with_name("solver.py")
@@ -39,22 +41,32 @@ def solve(program: Program, seconds: float, *, command: tuple[str, ...] = (), ma
     command = command or (sys.executable, "-P", str(_PROGRAM))
     try:
         ended = subprocess.run(  # noqa: S603 -- our own program
-            (*command, str(seconds), str(max_bytes)),
+            (*command, str(started + seconds), str(max_bytes)),
             input=sent.getvalue(),
             capture_output=True,
             timeout=seconds + GRACE_SECONDS,
             check=False,
         )
-    except subprocess.TimeoutExpired:
-        return Answer(problem=f"the solver hung for {seconds + GRACE_SECONDS:g} s and was ended")
+    except subprocess.TimeoutExpired as error:
+        problem = f"the solver hung for {seconds + GRACE_SECONDS:g} s and was ended"
+        found = _read(error.output or b"", time.monotonic() - started)
+        return found if found.found is not None else Answer(problem=problem)
     except OSError as error:
         return Answer(problem=f"the solver could not be started: {error.strerror}")
     took = time.monotonic() - started
     if ended.returncode:
         last = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         return Answer(problem=f"the solver ended with {ended.returncode}{last and f': {last[:200]}'}", seconds=took)
+    return _read(ended.stdout, took)
+
+
+def _read(output: bytes, took: float) -> Answer:
+    """The last answer that was written as a whole, each with its length before it."""
+    last = output
+    while len(output) > LENGTH and len(output) >= (end := LENGTH + int.from_bytes(output[:LENGTH])):
+        last, output = output[LENGTH:end], output[end:]
     try:
-        with np.load(io.BytesIO(ended.stdout), allow_pickle=False) as answer:
+        with np.load(io.BytesIO(last), allow_pickle=False) as answer:
             bounds = answer["bounds"].tolist()
             return Answer(answer.get("found"), proved=bool(answer["proved"]), seconds=took, bounds=bounds)
     except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:

@@ -52,6 +52,12 @@ async def in_slices(steps: Steps[T]) -> T:
         await asyncio.sleep(took if took > 2 * SLICE_SECONDS else 0)
 
 
+def beside(steps: Steps[None], clock: Callable[[], float]) -> None:
+    """Runs steps for a slice, and the others in slices between other tasks."""
+    if run_slice(steps, clock) is UNFINISHED:
+        asyncio.get_running_loop().call_soon(beside, steps, clock)
+
+
 def at_once(steps: Steps[T]) -> T:
     """Runs the steps without a pause, and returns their result."""
     while True:

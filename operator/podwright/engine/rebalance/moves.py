@@ -4,8 +4,8 @@
         ─► it takes the place, and is ready ─► next
 
 A place is a Reservation for what the controller of the moved pod creates. It is given back when that does not come,
-when the eviction is refused, when others have taken it, and when the policy is changed. A gang's room is held from the
-first move until the gang starts. When this process ends, places stay, and the next one looks after them.
+when the eviction is refused, when others have taken it, and when the policy is stopped. With other rules, nothing begins
+any more, and what has begun ends. A gang's room is held from the first move until the gang starts. When this process ends, places stay, and the next one looks after them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from podwright.core.gangs.gathering import slot_for
 from podwright.core.objects.pod import PodInfo
-from podwright.core.rebalance.gangs import waiting_gang
+from podwright.core.rebalance.gangs import room_of, waiting_gang
 from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.core.rebalance.rules import Move, RebalanceRules, Step
 from podwright.core.state.reservations import Replaced, Reservation, rebalancing_name
@@ -39,6 +39,8 @@ SPARED_SECONDS: Final = 86_400.0
 """For how long the pods of a controller stay that did not create a moved pod again in time."""
 ADOPTED_SECONDS: Final = 600.0
 """For how long the room is held at most that another process has held for a gang."""
+GRACE_SECONDS: Final = 3600.0
+"""The most of a pod's grace period for which its place is held longer, so that no pod holds all moves up for days."""
 SURE_SECONDS: Final = 10.0
 """After this time, a pod that another process wanted to move, and that is not terminating, was not evicted."""
 
@@ -51,6 +53,12 @@ _WHY: Final[Mapping[Result, str]] = {
     "notReady": "what {owner} created in place of pod {pod} was not ready in time",
     "stopped": STOPPED,
 }
+
+
+class _NotProved(str):
+    """Why a step cannot be made as planned. While moves are under way, these may be why."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -67,14 +75,16 @@ class _Flight:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a plan is carried out for. `changed`: whether the policy has other rules now; `begun`, `moved`: called for
-    each move that begins, and for each pod that has moved.
+    """What a plan is carried out for. `changed`: whether the policy has other rules now, or is stopped; `stopped`:
+    whether its mode is Stop, or it is gone; `begun`: called for each move that begins; `moved`: with the uid of each pod
+    that has moved.
     """
 
     rules: RebalanceRules
     changed: Callable[[], bool]
+    stopped: Callable[[], bool]
     begun: Callable[[], None]
-    moved: Callable[[], None]
+    moved: Callable[[str], None]
 
 
 async def _kept(_reservation: Reservation) -> str:
@@ -95,6 +105,8 @@ class Moves:
         assigned: AssignedPods,
     ) -> None:
         self._cache = state.cache
+        self._queue = state.queue
+        self._wake = state.wake
         self._wall = state.sources.wall
         self._ports = ports
         self._planner = planner
@@ -120,6 +132,12 @@ class Moves:
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         return self._spared
 
+    def spare(self, uids: Mapping[str, float]) -> None:
+        """Spares what another process has spared: uids, with the times until when."""
+        latest = self._wall() + SPARED_SECONDS
+        for uid, until in uids.items():
+            self._spared[uid] = min(latest, max(until, self._spared.get(uid, 0.0)))
+
     # What another process has held
 
     def take_over(self) -> None:
@@ -139,12 +157,16 @@ class Moves:
     def _has_ended(self, reservation: Reservation, since: float) -> bool:
         replaced, waits = reservation.replaced, self._wall() - since
         if replaced is None:
-            return waits >= ADOPTED_SECONDS or waiting_gang(self._cache, reservation.group) is None
+            return waits >= ADOPTED_SECONDS or self._starts(reservation.group)
         if any(not self._cache.is_assumed(uid) for uid in self._cache.reservations.taken_by(reservation.name)):
             self._ports.metrics.count(REBALANCE_MOVES, "moved")
             return True
         source = self._cache.placement(replaced.uid)
         return source is not None and not source.pods[replaced.uid].terminating and waits >= SURE_SECONDS
+
+    def _starts(self, key: str) -> bool:
+        """True if the gang to which this group belongs does not wait for its room any more."""
+        return waiting_gang(self._cache, self._cache.groups.root_of(key)) is None
 
     # Steps
 
@@ -154,27 +176,29 @@ class Moves:
         problem = await self._hold_for_gang(step, run) if step.gang else ""
         try:
             while flights or (left and not problem):
-                if run.changed():
+                if run.stopped():
                     problem = STOPPED
                     break
+                if left and run.changed():
+                    problem = problem or STOPPED
                 move = None if problem or self._wall() < again else _next(left, flights, run.rules)
                 if move is not None:
-                    refused = await self._prove(replace(step, moves=left), run)
+                    refused = await self._prove(replace(step, moves=left), run, begun=len(left) < len(step.moves))
                     flight = refused or await self._begin(step, left, move, run)
                     if isinstance(flight, _Flight):
                         left.remove(move)
                         flights.append(flight)
                         continue
-                    if not refused or not flights:
+                    if not (flights and isinstance(flight, _NotProved)):
                         problem = flight
                     again = self._wall() + PROVE_SECONDS
                 for flight in [*flights]:
-                    if result := self._result(flight, run.rules):
+                    if result := self._result(flight, run):
                         flights.remove(flight)
                         again = 0.0
                         self._end(flight, step, result)
                         if result == "moved":
-                            run.moved()
+                            run.moved(flight.move.uid)
                         problem = problem or _problem(flight.move, result)
                 await asyncio.sleep(POLL_SECONDS if flights else 0)
             if step.gang and not problem:
@@ -191,19 +215,20 @@ class Moves:
         for flight in flights:
             self._end(flight, step, "stopped")
         for each in [*self.held().values()]:
-            if each.group and each.group == step.gang:
+            if each.group and self._cache.groups.root_of(each.group) == step.gang:
                 self._reservations.remove(each.name)
 
-    async def _prove(self, step: Step, run: Run) -> str:
+    async def _prove(self, step: Step, run: Run, *, begun: bool) -> _NotProved:
         """Why these moves cannot be made as planned; "" if they can."""
         try:
-            return await self._elsewhere.ask(lambda: self._planner(run.rules).prove(step))
+            return _NotProved(await self._elsewhere.ask(lambda: self._planner(run.rules).prove(step, begun=begun)))
         except NoChildAnswerError as error:
-            return str(error)
+            return _NotProved(error)
 
     async def _begin(self, step: Step, left: Sequence[Move], move: Move, run: Run) -> _Flight | str:
-        """The move, or why it cannot begin. The place is written first. Then, without a pause, the moves that are left
-        are proved again, because the cluster and the policy change meanwhile.
+        """The move, or why it cannot begin. The place is written first. Then, without a pause, the move is proved again,
+        because the cluster and the policy change meanwhile. The loop waits for that, so the other moves that are left
+        are not.
         """
         info, target = self._cache.present(move.source), self._cache.present(move.target)
         pod = None if info is None else info.pods.get(move.uid)
@@ -213,7 +238,7 @@ class Moves:
         reservation = Reservation(
             name=rebalancing_name(move.uid),
             namespace=pod.namespace,
-            until=self._wall() + rules.hold_for,
+            until=self._wall() + rules.hold_for + _grace(pod),
             slots=[slot_for(pod, move.target)],
             priority=pod.priority,
             replaced=Replaced.of(pod, target.pods.values()),
@@ -229,7 +254,7 @@ class Moves:
             self._spared[move.uid] = self._wall() + REFUSED_SECONDS
             problem = f"the place of pod {move.pod} cannot be written: {problem}"
         problem = problem or (
-            STOPPED if run.changed() else self._planner(rules).prove(replace(step, moves=left), quick=True)
+            STOPPED if run.changed() else _NotProved(self._planner(rules).prove(replace(step, moves=left), only=move))
         )
         if problem:
             self._reservations.remove(reservation.name)
@@ -243,8 +268,8 @@ class Moves:
             self._assigned.eviction_ended(move.uid, deleted=deleted)
 
         def wanted() -> bool:
-            """False after a Stop, and when this process stops or has lost its Lease."""
-            running = task is not None and not task.done()
+            """False when the policy has changed, and when this process stops or has lost its Lease."""
+            running = task is not None and not task.done() and not run.changed()
             return running and self._cache.reservations.get(reservation.name) is reservation
 
         task = asyncio.current_task()
@@ -260,14 +285,14 @@ class Moves:
         )
         return flight
 
-    def _result(self, flight: _Flight, rules: RebalanceRules) -> Result | None:
+    def _result(self, flight: _Flight, run: Run) -> Result | None:
         """How the move has ended; None if it has not."""
         reservations, name, now = self._cache.reservations, flight.reservation, self._wall()
         if flight.refused:
-            return "refused"
+            return "stopped" if run.changed() else "refused"
         taken = reservations.taken_by(name)
         if not flight.successor and (bound := [uid for uid in taken if not self._cache.is_assumed(uid)]):
-            flight.successor, flight.until = bound[0], now + rules.hold_for
+            flight.successor, flight.until = bound[0], now + run.rules.hold_for
         if flight.successor:
             where = self._cache.placement(flight.successor)
             if where is not None and (where.pods[flight.successor].ready or not flight.pod.ready):
@@ -312,31 +337,34 @@ class Moves:
         gang = waiting_gang(self._cache, step.gang)
         if gang is None:
             return f"{step.for_gang} does not wait any more"
-        group, members = gang.group, [pod for pod in gang.members if pod.uid in step.places]
-        reservation = Reservation(
-            name=rebalancing_name(group.uid),
-            namespace=group.namespace,
-            until=self._wall() + run.rules.hold_for * (2 * len(step.moves) + 1),  # each to come, and to be ready
-            slots=[slot_for(pod, step.places[pod.uid]) for pod in members],
-            priority=max(pod.priority for pod in gang.members),
-            group=group.key,
-            group_uid=group.uid,
-        )
-        self._reservations.set(reservation)
-        self._adopted.pop(reservation.name, None)
-        nodes = len({slot.node for slot in reservation.slots})
+        members = [pod for pod in gang.members if pod.uid in step.places]
+        until = self._wall() + run.rules.hold_for * (2 * len(step.moves) + 1)  # each to come, and to be ready
+        sources = [(move.uid, self._cache.placement(move.uid)) for move in step.moves]
+        until += sum(_grace(source.pods[uid]) for uid, source in sources if source is not None)
+        held = room_of(gang, self._cache, step.places, until)
+        for reservation in held:
+            self._reservations.set(reservation)
+            self._adopted.pop(reservation.name, None)
+        nodes = len({step.places[pod.uid] for pod in members})
         note = f"room for {len(members)} pods is held on {nodes} nodes, from which rebalance policy {run.rules.name} "
         note += f"moves {len(step.moves)} pod{'' if len(step.moves) == 1 else 's'}"
-        regarding = Regarding.group(group, gang.members[0].scheduler_name)
+        regarding = Regarding.group(gang.group, gang.members[0].scheduler_name)
         self._ports.recorder.record(regarding, "Normal", "RoomHeld", "Rebalancing", note)
-        problem = await self.keep(reservation)
+        problem = ""
+        for reservation in held:
+            problem = problem or await self.keep(reservation)
         return problem and f"the room of {step.for_gang} cannot be written: {problem}"
 
     async def _wait_for_gang(self, step: Step, run: Run) -> str:
-        """Returns why the gang did not start; "" if it did."""
-        until = self._wall() + run.rules.hold_for
-        while waiting_gang(self._cache, step.gang) is not None:
-            if run.changed():
+        """Returns why the gang did not start; "" if it did. It is tried as soon as the pods are gone, without backoff."""
+        until, tried = self._wall() + run.rules.hold_for, False
+        while (gang := waiting_gang(self._cache, step.gang)) is not None:
+            if not tried and not any(self._cache.placement(move.uid) for move in step.moves):
+                tried = True
+                for member in gang.members:
+                    self._queue.activate(member.uid)
+                self._wake()
+            if run.stopped():
                 return STOPPED
             if self._wall() >= until:
                 return f"{step.for_gang} did not take its room in time"
@@ -347,16 +375,25 @@ class Moves:
 
 
 def _next(left: Sequence[Move], flights: Sequence[_Flight], rules: RebalanceRules) -> Move | None:
-    """The first move that may begin beside these."""
+    """The first move that may begin beside these. Of one controller's pods, one moves to a node at a time: otherwise the
+    pod that came first would be taken for the second one, too, when its own place is given back.
+    """
     if len(flights) >= rules.at_once:
         return None
     owners = Counter(flight.move.owner_uid for flight in flights)
+    targets = {(flight.move.owner_uid, flight.move.target) for flight in flights}
     nodes = Counter(node for flight in flights for node in (flight.move.source, flight.move.target))
     for move in left:
         busiest = max(nodes[move.source], nodes[move.target])
-        if owners[move.owner_uid] < rules.at_once_of_owner and busiest < rules.at_once_of_node:
+        alone = (move.owner_uid, move.target) not in targets
+        if alone and owners[move.owner_uid] < rules.at_once_of_owner and busiest < rules.at_once_of_node:
             return move
     return None
+
+
+def _grace(pod: PodInfo) -> float:
+    """For how many seconds more its place is held, since controllers such as a StatefulSet wait until it is gone."""
+    return min(pod.grace, GRACE_SECONDS)
 
 
 def _worth(step: Step) -> str:

@@ -1,19 +1,20 @@
 """Rebalancing: each policy is planned in its interval, and soon after a gang begins to wait for which it makes room.
 
 With mode Enforce, the plan is carried out, step by step (`moves`). When something comes between, the plan ends, and the
-rest is thought over soon. One policy at a time plans and moves.
+rest is thought over soon, at once while gangs wait and something has moved. One policy at a time plans and moves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Final
 
+from podwright.core.objects.pod import PodInfo
 from podwright.core.rebalance.gangs import waiting_gangs
 from podwright.core.rebalance.movable import SYSTEM_NAMESPACES, View
 from podwright.core.rebalance.planner import RebalancePlanner
@@ -33,6 +34,10 @@ log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 60.0
 """After a plan that ended early, the next one is made after this time, or after the interval if that is shorter."""
+SOON_SECONDS: Final = 5.0
+"""While gangs wait, the pause is shorter: none if a step was made, else this time, and twice as long each time."""
+MOST_DOUBLED: Final = 4
+NOT_APPROVED: Final = "it is not the approved plan"
 DEMAND_SECONDS: Final = 5.0
 """The shortest time between two plans of a policy because other gangs wait."""
 
@@ -45,7 +50,8 @@ class Progress:
 
     plan: RebalancePlan
     time: float
-    moved: int = 0
+    moved: set[str] = field(default_factory=set)
+    """The uids of the pods that have moved."""
     gained: int = 0
     ended: str = ""
 
@@ -60,6 +66,8 @@ class _Known:
     """When the last plan was made, by the clock."""
     waited: frozenset[str] = frozenset()
     """The keys of the gangs that waited then."""
+    failed: int = 0
+    """How many plans in a row ended before a step was made."""
 
 
 class Rebalancing:
@@ -77,7 +85,7 @@ class Rebalancing:
         namespace: str,
     ) -> None:
         self._state = state
-        self._cache = state.cache
+        self.cache = state.cache
         self._sources = state.sources
         self._ports = ports
         self._policies = policies
@@ -101,6 +109,7 @@ class Rebalancing:
         known = self._known.get(rules.name)
         if known is None or known.rules.uid != rules.uid:
             self._known[rules.name] = _Known(rules, recent)
+            self.moves.spare(recent.spared)
         elif known.rules.generation != rules.generation:  # not only its status
             known.rules, known.due = rules, 0.0
 
@@ -108,9 +117,18 @@ class Rebalancing:
         """Removes a policy, if there is one."""
         self._known.pop(name, None)
 
+    def names(self) -> Collection[str]:
+        """Those of the policies that are valid."""
+        return self._known.keys()
+
     def get(self, name: str) -> RebalanceRules | None:
         known = self._known.get(name)
         return None if known is None else known.rules
+
+    def is_closed(self, name: str) -> bool:
+        """True if no window of the policy is open now, though it is not stopped."""
+        known = self._known.get(name)
+        return known is not None and known.rules.mode != "Stop" and not known.rules.is_open(self._sources.wall())
 
     def progress(self, name: str) -> Progress | None:
         """What has become of the last plan."""
@@ -121,6 +139,11 @@ class Rebalancing:
         """The moves that count for `max_moves`, by their spans."""
         known = self._known.get(name)
         return () if known is None else known.recent.spans(self._sources.wall())
+
+    def waiting_pod(self, uid: str) -> PodInfo | None:
+        """A pod that waits for a node."""
+        queued = self._state.queue.get(uid)
+        return None if queued is None else queued.pod
 
     def conflict(self, name: str) -> str:
         """Why an enforcing policy moves nothing: it could undo the moves of an older one, for ever. "" if it may."""
@@ -153,13 +176,17 @@ class Rebalancing:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        for name in [*self._known]:
-            known = self._known.get(name)
-            if known is not None and known.rules.mode != "Stop" and self._is_due(known):
-                try:
-                    await self._plan(known)
-                except Exception:
-                    log.exception("rebalance policy %s cannot be planned", name)
+        """Plans for each policy that is due, in its turn, and again while one is to plan at once."""
+        again = True
+        while again:
+            again = False
+            for name in [*self._known]:
+                known = self._known.get(name)
+                if known is not None and known.rules.mode != "Stop" and self._is_due(known):
+                    try:
+                        again |= await self._plan(known)
+                    except Exception:
+                        log.exception("rebalance policy %s cannot be planned", name)
 
     def _is_due(self, known: _Known) -> bool:
         is_open = known.rules.is_open(self._sources.wall())
@@ -172,63 +199,77 @@ class Rebalancing:
         return not known.waited.issuperset(self._waiting(known.rules))
 
     def _waiting(self, rules: RebalanceRules) -> Iterable[str]:
-        return (gang.group.key for gang in waiting_gangs(self._cache, rules))
+        return (gang.group.key for gang in waiting_gangs(self.cache, rules))
 
-    async def _plan(self, known: _Known) -> None:
+    async def _plan(self, known: _Known) -> bool:
+        """Plans, and carries the plan out. True if the policy is to plan again at once."""
         rules, now = known.rules, self._sources.wall()
         enforce = rules.mode == "Enforce" and not self.conflict(rules.name)
         known.planned = self._sources.clock()
-        known.due, known.waited = known.planned + rules.interval, frozenset(self._waiting(rules))
+        known.due = known.planned + rules.interval
+        known.waited = frozenset(self._waiting(rules))
         asked = replace(rules, max_moves=rules.max_moves - known.recent.count(now)) if enforce else rules
         try:
             plan = await self._elsewhere.ask(lambda: self._planner(asked).plan())
         except NoChildAnswerError as error:
             known.progress = Progress(RebalancePlan(rules.name), now, ended=str(error))
-            return
+            return False
         progress = known.progress = Progress(plan, now)
         outcome = "planned" if plan.steps else "empty"
-        if enforce and plan.steps:
+        approved = rules.approved_plan in ("", plan.hash)
+        if enforce and plan.steps and approved:
             run = self._run_of(known, progress)
             for step in plan.steps:
                 others = step is not plan.steps[0] and self._others_wait(known)
                 progress.ended = "other pod groups wait for room" if others else await self.moves.carry_out(step, run)
                 if progress.ended:
-                    known.due = min(known.due, self._sources.clock() + AGAIN_SECONDS)
                     log.info("the plan of rebalance policy %s ended: %s", rules.name, progress.ended)
                     break
                 progress.gained += step.gain
                 self._ports.metrics.count(REBALANCE_GAIN, by=step.gain)
             outcome = "ended" if progress.ended else "done"
+        known.failed = known.failed + 1 if progress.ended and not progress.gained else 0
+        pause = self._pause(known) if progress.ended else rules.interval
+        known.due = min(known.due, self._sources.clock() + pause)
         self._ports.metrics.count(REBALANCE_PLANS, outcome)
+        if enforce and plan.steps and not approved:
+            progress.ended = NOT_APPROVED
+        return not pause
+
+    def _pause(self, known: _Known) -> float:
+        """How long after a plan that ended early the next one is made."""
+        if not any(self._waiting(known.rules)):
+            return AGAIN_SECONDS
+        return min(AGAIN_SECONDS, SOON_SECONDS * 2 ** min(MOST_DOUBLED, known.failed - 1)) if known.failed else 0.0
 
     def _run_of(self, known: _Known, progress: Progress) -> Run:
         rules = known.rules
-
-        def moved() -> None:
-            progress.moved += 1
-
         return Run(
             rules=rules,
             changed=lambda: self._known.get(rules.name) is not known or known.rules is not rules,
+            stopped=lambda: self._known.get(rules.name) is not known or known.rules.mode == "Stop",
             begun=lambda: known.recent.add(self._sources.wall()),
-            moved=moved,
+            moved=progress.moved.add,
         )
 
     def _planner(self, rules: RebalanceRules) -> RebalancePlanner:
-        queue = self._state.queue
+        began = self._sources.clock()
         view = View(
             framework_of=partial(provable_framework, self._policies),
             is_exempt=partial(is_exempt, self._policies),
             now=self._sources.wall(),
-            waiting=[queued.pod for uid in queue.uids() if (queued := queue.get(uid)) is not None],
+            waiting=[pod for uid in self._state.queue.uids() if (pod := self.waiting_pod(uid)) is not None],
             spared=self.moves.spared(),
             namespaces=self._namespaces,
+            solve=self._ports.solve,
+            elapsed=lambda: self._sources.clock() - began,
         )
-        return RebalancePlanner(self._cache, rules, view)
+        return RebalancePlanner(self.cache, rules, view)
 
 
 def _goals(rules: RebalanceRules) -> object:
-    return rules.weights, rules.room, rules.room_count, rules.gangs, rules.empty_count, rules.empty_offers
+    room = rules.room, rules.room_count, rules.room_key, rules.room_domains
+    return rules.weights, *room, rules.gangs, rules.empty_count, rules.empty_offers
 
 
 def _age(rules: RebalanceRules) -> tuple[float, str]:

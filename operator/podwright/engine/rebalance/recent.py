@@ -1,4 +1,4 @@
-"""Recent moves: how many began within the last hour, for `maxMoves`.
+"""Recent moves: how many began within the last hour, for `maxMoves`, and whose pods stay because of what became of some.
 
 They are counted by spans of five minutes, so that a status can keep them over restarts. A span counts until an hour
 after its end: in no hour are there more moves than allowed.
@@ -14,9 +14,12 @@ SPAN: Final = 300.0
 
 
 class RecentMoves:
-    """See the module. `spans`: when each began, in seconds since the epoch, and its moves."""
+    """See the module. `spans`: when each began, in seconds since the epoch, and its moves. `spared`: the uids of
+    controllers and pods, and until when they are spared.
+    """
 
-    def __init__(self, spans: Iterable[tuple[float, int]] = ()) -> None:
+    def __init__(self, spans: Iterable[tuple[float, int]] = (), spared: Iterable[tuple[str, float]] = ()) -> None:
+        self.spared = dict(spared)
         self._spans: dict[float, int] = {}
         for begin, moves in spans:
             start = begin // SPAN * SPAN

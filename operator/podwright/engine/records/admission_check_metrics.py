@@ -21,5 +21,3 @@ CHECK_WAITING: Final = Gauge(
     "podwright_admission_check_waiting_workloads", "Workloads with quota whose check has no answer yet."
 )
 CHECK_PLACES: Final = Gauge("podwright_admission_check_places", "Workloads whose place is held.")
-
-CHECK_METRICS: Final = (CHECK_ANSWERS, CHECK_SECONDS, CHECK_WAITING, CHECK_PLACES)

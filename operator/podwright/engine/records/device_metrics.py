@@ -28,5 +28,3 @@ BINDING_CONDITION_SECONDS: Final = Histogram(
     ("profile", "driver", "status"),
     exponential(0.1, 2, 14),
 )
-
-DEVICE_METRICS: Final = (DEVICE_RIVALS, CLAIM_CREATIONS, BINDING_CONDITIONS, BINDING_CONDITION_SECONDS)

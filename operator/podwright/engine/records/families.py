@@ -8,18 +8,22 @@ change would spread over the heap and keep the memory pages of a burst in use.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from podwright.core.objects.compaction import shrink
 from podwright.engine.process.steps import Steps, at_once
+
+D = TypeVar("D", bound="Declaration")
+S = TypeVar("S")
 
 PROFILE: Final = "profile"
 """The label with the scheduler name."""
@@ -47,8 +51,8 @@ def bound_text(bound: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counter:
-    """A number that only grows. `name` lacks the suffix `_total`, which the exposition adds."""
+class Declaration:
+    """The base of the declarations below."""
 
     name: str
     help: str
@@ -56,22 +60,20 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Histogram:
+class Counter(Declaration):
+    """A number that only grows. `name` lacks the suffix `_total`, which the exposition adds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Histogram(Declaration):
     """A distribution of values. `buckets`: ascending upper bounds, without infinity."""
 
-    name: str
-    help: str
-    labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gauge:
+class Gauge(Declaration):
     """A number that rises and falls. It is computed when the metrics are scraped."""
-
-    name: str
-    help: str
-    labels: tuple[str, ...] = ()
 
 
 class Profiles:
@@ -100,36 +102,63 @@ class Profiles:
         self._known = {name: None for name in self._known if name in served}
 
 
-class CounterFamily:
-    """The series of one counter. A series is an array of one number: `of(...)[0] += 1` counts."""
+class Family(ABC, Generic[D, S]):
+    """The series of one counter or histogram."""
 
-    def __init__(self, declaration: Counter, profiles: Profiles | None = None) -> None:
+    def __init__(self, declaration: D, profiles: Profiles | None = None) -> None:
         self._declaration = declaration
         self._profiles = Profiles() if profiles is None else profiles
-        self.series: dict[tuple[str, ...], array[int]] = {}
+        self.series: dict[tuple[str, ...], S] = {}
         if not declaration.labels:
             self.of()
 
-    def of(self, *labels: str) -> array[int]:
+    def of(self, *labels: str) -> S:
         """The series with these label values."""
         series = self.series.get(labels)
         if series is None:
             _check(self._declaration, labels)
             labels = self._profiles.bounded(self._declaration.labels, labels)
-            series = self.series.setdefault(labels, array("q", (0,)))
+            series = self.series.get(labels)
+            if series is None:
+                series = self.series[labels] = self._new()
         return series
-
-    def numbers(self) -> Iterator[tuple[tuple[str, ...], Sequence[float]]]:
-        """The numbers of each series, by the values of its labels."""
-        return ((labels, (*series,)) for labels, series in self.series.items())
-
-    def add(self, labels: tuple[str, ...], more: Sequence[float]) -> None:
-        """Adds to a series what `numbers` has grown by in another process."""
-        self.of(*labels)[0] += int(more[0])
 
     def keep_only(self, label: str, values: Collection[str]) -> None:
         """Drops the series with other values of this label."""
-        _keep_only(self.series, self._declaration, label, values)
+        if label not in self._declaration.labels:
+            return
+        position = self._declaration.labels.index(label)
+        for labels in [labels for labels in self.series if labels[position] not in values]:
+            del self.series[labels]
+        shrink(self.series)
+
+    @abstractmethod
+    def _new(self) -> S:
+        """A series that has counted nothing yet."""
+
+    @abstractmethod
+    def numbers(self) -> Iterator[tuple[tuple[str, ...], Sequence[float]]]:
+        """The numbers of each series, by the values of its labels."""
+
+    @abstractmethod
+    def add(self, labels: tuple[str, ...], more: Sequence[float]) -> None:
+        """Adds to a series what `numbers` has grown by in another process."""
+
+    @abstractmethod
+    def snapshot(self) -> Snapshot: ...
+
+
+class CounterFamily(Family[Counter, "array[int]"]):
+    """The series of one counter. A series is an array of one number: `of(...)[0] += 1` counts."""
+
+    def _new(self) -> array[int]:
+        return array("q", (0,))
+
+    def numbers(self) -> Iterator[tuple[tuple[str, ...], Sequence[float]]]:
+        return ((labels, (*series,)) for labels, series in self.series.items())
+
+    def add(self, labels: tuple[str, ...], more: Sequence[float]) -> None:
+        self.of(*labels)[0] += int(more[0])
 
     def snapshot(self) -> Snapshot:
         numbers = {labels: series[0] for labels, series in self.series.items()}
@@ -169,38 +198,17 @@ class HistogramSeries:
         self._sum[0] += total
 
 
-class HistogramFamily:
+class HistogramFamily(Family[Histogram, HistogramSeries]):
     """The series of one histogram."""
 
-    def __init__(self, declaration: Histogram, profiles: Profiles | None = None) -> None:
-        self._declaration = declaration
-        self._profiles = Profiles() if profiles is None else profiles
-        self.series: dict[tuple[str, ...], HistogramSeries] = {}
-        if not declaration.labels:
-            self.of()
-
-    def of(self, *labels: str) -> HistogramSeries:
-        """The series with these label values."""
-        series = self.series.get(labels)
-        if series is None:
-            _check(self._declaration, labels)
-            labels = self._profiles.bounded(self._declaration.labels, labels)
-            series = self.series.get(labels)
-            if series is None:
-                series = self.series[labels] = HistogramSeries(self._declaration.buckets)
-        return series
+    def _new(self) -> HistogramSeries:
+        return HistogramSeries(self._declaration.buckets)
 
     def numbers(self) -> Iterator[tuple[tuple[str, ...], Sequence[float]]]:
-        """See CounterFamily."""
         return ((labels, (*series.counts, series.sum)) for labels, series in self.series.items())
 
     def add(self, labels: tuple[str, ...], more: Sequence[float]) -> None:
-        """See CounterFamily."""
         self.of(*labels).add(more[:-1], more[-1])
-
-    def keep_only(self, label: str, values: Collection[str]) -> None:
-        """Drops the series with other values of this label."""
-        _keep_only(self.series, self._declaration, label, values)
 
     def snapshot(self) -> Snapshot:
         numbers = {labels: (series.counts[:], series.sum) for labels, series in self.series.items()}
@@ -250,17 +258,6 @@ class GaugeFamily:
         return collect
 
 
-def _check(declaration: Counter | Histogram | Gauge, labels: Sequence[str]) -> None:
+def _check(declaration: Declaration, labels: Sequence[str]) -> None:
     if len(labels) != len(declaration.labels):
         raise ValueError(f"{declaration.name} has the labels {declaration.labels}, got the values {labels}")
-
-
-def _keep_only(
-    series: dict[tuple[str, ...], Any], declaration: Counter | Histogram, label: str, values: Collection[str]
-) -> None:
-    if label not in declaration.labels:
-        return
-    position = declaration.labels.index(label)
-    for labels in [labels for labels in series if labels[position] not in values]:
-        del series[labels]
-    shrink(series)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import Metric
@@ -31,6 +31,8 @@ from podwright.engine.records.families import (
     PROFILE,
     Counter,
     CounterFamily,
+    Declaration,
+    Family,
     Gauge,
     GaugeFamily,
     Histogram,
@@ -319,12 +321,13 @@ MEMORY_IN_USE: Final = Gauge(
 )
 
 CATALOGUE: Final = (
-    *(each for each in list(globals().values()) if isinstance(each, Counter | Histogram | Gauge)),
-    *devices.DEVICE_METRICS,
-    *policies.POLICY_METRICS,
-    *queues.QUEUE_METRICS,
-    *admission_checks.CHECK_METRICS,
-    *rebalance.REBALANCE_METRICS,
+    *(each for each in list(globals().values()) if isinstance(each, Declaration)),
+    *(
+        each
+        for module in (devices, policies, queues, admission_checks, rebalance)
+        for each in vars(module).values()
+        if isinstance(each, Declaration)
+    ),
 )
 
 
@@ -338,10 +341,7 @@ class Metrics(Observer):
         self._profiles = profiles = Profiles()
         self._counters = {each: CounterFamily(each, profiles) for each in CATALOGUE if isinstance(each, Counter)}
         self._histograms = {each: HistogramFamily(each, profiles) for each in CATALOGUE if isinstance(each, Histogram)}
-        self._counting: Sequence[CounterFamily | HistogramFamily] = (
-            *self._counters.values(),
-            *self._histograms.values(),
-        )
+        self._counting: Sequence[Family[Any, Any]] = (*self._counters.values(), *self._histograms.values())
         self._gauges = {each: GaugeFamily(each, profiles) for each in CATALOGUE if isinstance(each, Gauge)}
         self._evaluations = PluginEvaluations(self._counters[PLUGIN_EVALUATIONS])
         self._attempts = 0
@@ -358,9 +358,9 @@ class Metrics(Observer):
     def collect(self) -> Iterable[Metric]:
         """All families, for the registry."""
         self._evaluations.fold()
-        for families in (self._counters, self._histograms, self._gauges):
-            for family in families.values():
-                yield from family.snapshot()()
+        families: Iterable[Family[Any, Any] | GaugeFamily] = (*self._counting, *self._gauges.values())
+        for family in families:
+            yield from family.snapshot()()
 
     def snapshots(self) -> Steps[Sequence[Snapshot]]:
         """All that `registry` has.
@@ -368,7 +368,7 @@ class Metrics(Observer):
         Only the numbers are copied: another thread may make the metrics of them.
         """
         self._evaluations.fold()
-        counted = (family.snapshot() for families in (self._counters, self._histograms) for family in families.values())
+        counted = (family.snapshot() for family in self._counting)
         found = [*counted, *(collector.collect for collector in self._process)]
         for gauge in self._gauges.values():
             snapshot = yield from gauge.snapshot_in_steps()
@@ -421,9 +421,8 @@ class Metrics(Observer):
     def keep_profiles(self, served: Collection[str]) -> None:
         """Drops the series of profiles (scheduler names) that no policy serves any more."""
         self._evaluations.fold()
-        for families in (self._counters, self._histograms):
-            for family in families.values():
-                family.keep_only(PROFILE, {*served, OTHER_PROFILES})
+        for family in self._counting:
+            family.keep_only(PROFILE, {*served, OTHER_PROFILES})
         self._profiles.keep_only(served)
 
     # Several metrics at once

@@ -59,5 +59,3 @@ LOCAL_POLICIES: Final = Gauge(
     "LocalSchedulerPolicies by whether their newest generation is accepted.",
     ("state",),
 )
-
-POLICY_METRICS: Final = tuple(each for each in list(globals().values()) if isinstance(each, Counter | Gauge))

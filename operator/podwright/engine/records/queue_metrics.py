@@ -32,5 +32,3 @@ QUEUE_OWED: Final = Gauge(
     "1 if pods of a queue wait although it would have no more than its share with one of them.",
     ("queue",),
 )
-
-QUEUE_METRICS: Final = tuple(each for each in list(globals().values()) if isinstance(each, Gauge))

@@ -15,5 +15,3 @@ REBALANCE_MOVES: Final = Counter(
     ("result",),
 )
 REBALANCE_GAIN: Final = Counter("podwright_rebalance_gain", "The gain of the steps that were carried out.")
-
-REBALANCE_METRICS: Final = (REBALANCE_PLANS, REBALANCE_MOVES, REBALANCE_GAIN)

@@ -71,6 +71,8 @@ class ShadowPlacedPods:
             self._tallies.skip(tally, Skip.GONE)
             return
         pod = there.pods[arrival.uid]
+        if pod.group:
+            tally.add_group(self._cache.groups.key_of(pod))
         skip = Skip.GROUP if pod.group else self._reason_to_skip(arrival, seen)
         if skip is not None:
             self._tallies.skip(tally, skip)

@@ -29,7 +29,8 @@ def reports(shadow: Shadow, name: str = "") -> Steps[Report]:
     found: list[Report] = []
     for tally in shadow.tallies:
         if name in ("", tally.name):
-            found.append({**_report(tally, unplaced), "world": _world(shadow.worlds, tally)})
+            groups = [shadow.groups.placed_text(key) for key in tally.groups if shadow.groups.placed(key)]
+            found.append({**_report(tally, unplaced), "groups": groups, "world": _world(shadow.worlds, tally)})
             yield
     return {"policies": found, "waiting": shadow.waiting} if found or not name else {}
 

@@ -17,6 +17,7 @@ from podwright.api.policy_status import ShadowWork
 from podwright.api.spec.match import Subject
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
+from podwright.core.state.pod_groups import PodGroups
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.records.metrics import Metrics
 from podwright.engine.records.policy_metrics import (
@@ -82,6 +83,11 @@ class Shadow:
         metrics.compute(SHADOW_NODES_IN_USE, self.worlds.nodes_in_use)
 
     # What others ask
+
+    @property
+    def groups(self) -> PodGroups:
+        """The pod groups of the cluster."""
+        return self._cache.groups
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Calls `listener` when `names` may have changed."""

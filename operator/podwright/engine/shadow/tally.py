@@ -16,7 +16,7 @@ from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.shadow.comparison import ComparisonOutcome, ShadowComparison
 
 REMEMBERED: Final = 200
-"""How many disagreements of a policy are remembered."""
+"""How many disagreements of a policy, and how many groups, are remembered."""
 LONGEST: Final = 1024
 """Characters of each text, as in an event."""
 MOST_PLUGINS: Final = 16
@@ -70,6 +70,8 @@ class AgreementStats:
     changed: int = 0
     """In how many comparisons something else had changed between the two decisions."""
     disagreements: deque[Disagreement] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    groups: dict[str, None] = field(default_factory=dict)
+    """The keys of the groups whose pods were not compared: the last REMEMBERED."""
     number: int = field(default_factory=itertools.count(1).__next__)
 
     @property
@@ -115,6 +117,13 @@ class AgreementStats:
                     changes=changes,
                 )
             )
+
+    def add_group(self, key: str) -> None:
+        """A pod of this group is not compared."""
+        self.groups.pop(key, None)
+        self.groups[key] = None
+        if len(self.groups) > REMEMBERED:
+            del self.groups[next(iter(self.groups))]
 
     def counts(self) -> Mapping[str, int]:
         """All outcomes by their names, those that never were too."""

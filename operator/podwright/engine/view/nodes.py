@@ -147,8 +147,8 @@ def _read_node(cache: Cache, reading: _Reading, slot: int) -> None:
         NodeRow(
             slot,
             node.name,
-            _first_label(node, ZONE_LABELS),
-            _first_label(node, RACK_LABELS),
+            first_label(node, ZONE_LABELS),
+            first_label(node, RACK_LABELS),
             flags_of(node),
             tuple([offered.get(name, 0) for name in names]),
         )
@@ -170,7 +170,8 @@ def _read_usage(cache: Cache, reading: _Reading, slot: int) -> None:
         reading.usage.append((slot, tuple(amounts)))
 
 
-def _first_label(node: Node, keys: Iterable[str]) -> str:
+def first_label(node: Node, keys: Iterable[str]) -> str:
+    """The value of the first of these labels that the node has; "" without one."""
     return next((node.labels[key] for key in keys if key in node.labels), "")
 
 

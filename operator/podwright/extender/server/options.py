@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
-from podwright.kube.options.definitions import definition, option
+from podwright.kube.options.definitions import definitions, option
 from podwright.kube.options.options import OPTIONS, Options
 from podwright.kube.options.serving import ServingOptions
 from podwright.kube.options.values import ADDRESS, FILE, NAMES, QUANTITY, SWITCH, OptionsError
@@ -79,9 +79,7 @@ class ExtenderOptions:
         return None if self.token_file is None else Path(self.token_file)
 
 
-EXTENDER_OPTIONS: Final = tuple(
-    definition(each.name, each.metadata) for each in fields(ExtenderOptions) if each.metadata
-)
+EXTENDER_OPTIONS: Final = tuple(definitions(ExtenderOptions))
 """The definitions of the command's own options."""
 _SERVING: Final = frozenset(each.name for each in fields(ServingOptions)) - {"page"}
 _DECIDING: Final = frozenset(

@@ -44,7 +44,7 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STORED, params_in
-from podwright.kube.parts import Base, Parts, build_parts, check_profiles
+from podwright.kube.parts import Base, Parts, check_profiles
 from podwright.kube.plugins.third_party import ThirdPartyPlugins
 from podwright.kube.runtime import start_policies
 from podwright.kube.serve.access.delegation import AccessDelegation
@@ -173,7 +173,7 @@ class ExtenderRuntime:
         readable = await retry_until_answered(
             "the API server", lambda: access.readable(self._http, (*STORED, params), missing_api(minor))
         )
-        parts = self._parts = build_parts(self._base, minor)
+        parts = self._parts = Parts(self._base, minor)
         parts.events.muted = True
         self._plugins.start(self._tasks, parts.engine, metrics=self._metrics, events=parts.policy_events)
         await start_policies(parts)

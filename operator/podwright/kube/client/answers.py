@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ class Answer:
     body: bytes
     retry_after: float | None = None
 
-    def json(self) -> Any:
+    def json(self, loads: Callable[[bytes], Any] = loads) -> Any:
         """The parsed body. Raises ApiError for any status but 2xx, UnreachableError for a body that is not JSON."""
         if self.status >= 300:
             raise self.error()

@@ -15,7 +15,12 @@ and AccessError are no ClusterErrors: waiting does not help, so they end the sta
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from typing import TypeVar
+
 from podwright.core.framework.interface import ClusterError
+
+T = TypeVar("T")
 
 
 class ApiError(ClusterError):
@@ -79,6 +84,16 @@ def may_have_been_carried_out(error: BaseException) -> bool:
 def is_not_found(error: BaseException) -> bool:
     """404: the object, or its whole kind, is not there."""
     return status_of(error) == 404
+
+
+async def if_there(answer: Awaitable[T]) -> T | None:
+    """The answer; None if what was asked for is not there."""
+    try:
+        return await answer
+    except ClusterError as error:
+        if is_not_found(error):
+            return None
+        raise
 
 
 def is_conflict(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ again, all connections are replaced, and the request is sent once more. Nothing 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, Final
@@ -27,6 +27,7 @@ from podwright.engine.records.metrics import Metrics
 from podwright.kube.client.answers import Answer, retry_after_seconds
 from podwright.kube.client.credentials.credentials import Credentials, CredentialSource, Headers
 from podwright.kube.client.errors import ConfigError, TooLongError, UnreachableError, is_initializing, retry_after
+from podwright.kube.client.json_text import loads
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.metrics import NO_ANSWER, HostMetrics
 from podwright.kube.client.response import BODY_LIMIT
@@ -72,6 +73,11 @@ class Http:
         self.refused_write = asyncio.Event()
         """Set by each response 403 to a write. Its reader clears it."""
         self._had_credentials = False
+
+    @property
+    def in_progress(self) -> int:
+        """How many short requests are in progress."""
+        return 0 if self._current is None else self._current.in_progress
 
     async def send(
         self,
@@ -131,12 +137,14 @@ class Http:
         """
         return await READ_RETRY.run(lambda: self.call(method, path, body, params=params, accept=accept))
 
-    async def page(self, path: str, params: Mapping[str, str], accept: str = JSON) -> tuple[Any, int]:
+    async def page(
+        self, path: str, params: Mapping[str, str], accept: str = JSON, loads: Callable[[bytes], Any] = loads
+    ) -> tuple[Any, int]:
         """A part of a list, and how many bytes of JSON it had. Retried, and raises, as `call_with_retries`."""
 
         async def once() -> tuple[Any, int]:
             answer = await self.send("GET", _target(path, params), accept=accept)
-            return answer.json(), len(answer.body)
+            return answer.json(loads), len(answer.body)
 
         return await READ_RETRY.run(once)
 
@@ -242,6 +250,8 @@ class _Connections:
             before_write=before_write,
         )
         self._before_write = before_write
+        self.in_progress = 0
+        """Requests, also those that wait for a connection."""
 
     def _pool_headers(self) -> Headers:
         return (("User-Agent", USER_AGENT), *self.credentials.headers)
@@ -263,12 +273,14 @@ class _Connections:
         self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str
     ) -> Answer:
         started, status = perf_counter(), NO_ANSWER
+        self.in_progress += 1
         try:
             send = self._pool.send if self.credentials.proxy is None else self._send_through_proxy
             answer = await send(method, path, body, content_type, timeout, accept)
             status = answer.status
             return answer
         finally:
+            self.in_progress -= 1
             self.metrics.answered(method, status, perf_counter() - started)
 
     async def _send_through_proxy(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podwright.core.objects.raw import value_at
 from podwright.core.objects.versions import version_number
 
 
@@ -15,6 +16,5 @@ def resource_version(raw: Mapping[str, Any]) -> int:
 
 def conditions_of(raw: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """An object's conditions by type."""
-    status = raw.get("status")
-    listed = status.get("conditions") if isinstance(status, Mapping) else None
+    listed = value_at(raw, "status", "conditions")
     return {str(c.get("type")): c for c in listed if isinstance(c, Mapping)} if isinstance(listed, list) else {}

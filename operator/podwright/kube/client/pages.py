@@ -12,11 +12,12 @@ for two pages of PAGE_BYTES, or for one that is larger: `response.BODY_LIMIT` at
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 from podwright.kube.client.errors import TooLongError
+from podwright.kube.client.json_text import loads
 from podwright.kube.client.media_types import JSON
 
 if TYPE_CHECKING:
@@ -36,9 +37,13 @@ SLICE_SECONDS: Final = 0.005
 
 
 async def list_pages(
-    http: Http, path: str, params: Mapping[str, str] | None = None, accept: str = JSON
+    http: Http,
+    path: str,
+    params: Mapping[str, str] | None = None,
+    accept: str = JSON,
+    loads: Callable[[bytes], Any] = loads,
 ) -> AsyncGenerator[Mapping[str, Any]]:
-    """The pages of the list at `path`, each as the server sent it. Each request is retried. Raises ClusterError.
+    """The pages of the list at `path`, each as `loads` reads it. Each request is retried. Raises ClusterError.
 
     A page of very large objects may be longer than the client reads. Then the rest of the list is read in smaller
     pages.
@@ -48,7 +53,7 @@ async def list_pages(
 
     def request() -> asyncio.Task[tuple[Any, int]]:
         query = {**(params or {}), "limit": str(limit), **({"continue": token} if token else {})}
-        return asyncio.create_task(http.page(path, query, accept), name="podwright list")
+        return asyncio.create_task(http.page(path, query, accept, loads), name="podwright list")
 
     try:
         while True:

@@ -28,8 +28,8 @@ import aiohttp
 
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.records.log_fields import EACH_TIME, V6
-from podwright.kube.client.errors import UnreachableError, status_of
-from podwright.kube.election.lease import Lease, LeaseRecord, is_conflict
+from podwright.kube.client.errors import UnreachableError, is_conflict, is_not_found
+from podwright.kube.election.lease import Lease, LeaseRecord
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class Elector:
             try:
                 return await self._take_if_free(self._observed)
             except ClusterError as error:
-                if not is_conflict(error) and status_of(error) != 404:
+                if not is_conflict(error) and not is_not_found(error):
                     raise  # else someone has written since then
         record = await self.lease.read()
         self._observe(record)
@@ -187,7 +187,7 @@ class Elector:
         try:
             await self._write({}, self._observed)
         except ClusterError as error:
-            if not is_conflict(error) and status_of(error) != 404:
+            if not is_conflict(error) and not is_not_found(error):
                 raise
             self._observe(await self.lease.read())
             if self.holder not in ("", self.identity):
@@ -208,7 +208,7 @@ class Elector:
                 await self.lease.write(spec, record)
             except ClusterError as error:
                 # A renewal that was cancelled can have been carried out, or be carried out between two requests.
-                if not is_conflict(error) and status_of(error) != 404:
+                if not is_conflict(error) and not is_not_found(error):
                     raise
             else:
                 break

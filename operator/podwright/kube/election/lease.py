@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from podwright.kube.client.errors import ApiError, status_of
+from podwright.kube.client.errors import ApiError, is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.object_metadata import resource_version
 
@@ -56,7 +56,7 @@ class Lease:
         try:
             return _parse(await self._http.call("GET", self._path))
         except ApiError as error:
-            if error.status == 404:
+            if is_not_found(error):
                 return None
             raise
 
@@ -96,8 +96,3 @@ def _parse(raw: object) -> LeaseRecord:
         return LeaseRecord.of(raw)  # type: ignore[arg-type]  # anything else is an error below
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ApiError(500, "InvalidLease", f"the Lease cannot be read: {error!r}") from error
-
-
-def is_conflict(error: BaseException) -> bool:
-    """True if someone else has written the Lease first."""
-    return status_of(error) == 409

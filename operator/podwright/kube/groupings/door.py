@@ -8,62 +8,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podwright.api.workload_grouping import (
-    GroupingReport,
-    last_accepted_grouping,
-    parse_grouping,
-    status_of,
-)
+from podwright.api.own_objects import accepted, checked_status, last_valid
+from podwright.api.workload_grouping import active, parse_grouping
 from podwright.core.groupings import Grouping
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import GROUPING
-from podwright.kube.write.object_status import ObjectStatuses, SeenObject
-from podwright.kube.write.own_objects import OwnDoor, OwnSink
+from podwright.kube.watch.checked_door import CheckedDoor
+from podwright.kube.write.object_status import SeenObject
 
 Raw = Mapping[str, Any]
 
 
-class GroupingStatuses(ObjectStatuses):
-    """Writes the statuses of groupings."""
+class GroupingDoor(CheckedDoor):
+    """See the module."""
 
     resource = GROUPING
-    about = "grouping"
+    about = "workload groupings"
+    noun = "grouping"
     refused = "GroupingNotAccepted"
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
         """`options`: those of ObjectStatuses."""
-        super().__init__(http, **options)
-        self._workloads = engine.workloads
-        self._counts: Mapping[str, int] = {}
-
-    def prepare(self) -> None:
-        self._counts = self._workloads.group_counts() if self._known else {}
-
-    def status_of(self, name: str, seen: SeenObject, now: str) -> dict[str, Any]:
-        grouping = self._workloads.groupings.get(name)
-        report = GroupingReport(
-            grouping=grouping,
-            problem=seen.problem,
-            unread="" if grouping is None else self._workloads.problem(grouping),
-            groups=self._counts.get(name, 0),
-        )
-        return status_of(report, generation=seen.generation, spec=seen.spec, previous=seen.status, now=now)
-
-
-class GroupingSink(OwnSink):
-    """Takes WorkloadGroupings into the engine."""
-
-    def __init__(self, engine: Engine, statuses: GroupingStatuses) -> None:
-        super().__init__(engine.invalid_objects, statuses)
+        super().__init__(http, engine.invalid_objects, **options)
         self._workloads = engine.workloads
         self._specs: dict[str, object] = {}
+        self._counts: Mapping[str, int] = {}
 
     def take(self, name: str, raw: Raw) -> None:
         self._set(name, raw, parse_grouping(raw))
 
     def refuse(self, name: str, raw: Raw, *, first: bool) -> None:
-        if first and (grouping := last_accepted_grouping(raw)) is not None:
+        if first and (grouping := last_valid(raw, parse_grouping)) is not None:
             self._set(name, raw, grouping)
 
     def _set(self, name: str, raw: Raw, grouping: Grouping) -> None:
@@ -75,6 +51,14 @@ class GroupingSink(OwnSink):
         self._specs.pop(name, None)
         self._workloads.remove(name)
 
+    async def prepare(self) -> None:
+        self._counts = self._workloads.group_counts() if self._known else {}
 
-def grouping_door(engine: Engine, statuses: GroupingStatuses) -> OwnDoor:
-    return OwnDoor(GROUPING, "workload groupings", sink=lambda: GroupingSink(engine, statuses))
+    def status_of(self, name: str, seen: SeenObject, now: str) -> dict[str, Any]:
+        grouping = self._workloads.groupings.get(name)
+        unread = "" if grouping is None else self._workloads.problem(grouping)
+        found = (accepted("grouping", seen.problem), active(grouping, seen.problem, unread))
+        status = checked_status(
+            found, generation=seen.generation, previous=seen.status, now=now, keeps=(seen.problem, seen.spec)
+        )
+        return {**status, "groups": self._counts.get(name, 0)}

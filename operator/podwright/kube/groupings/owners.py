@@ -17,8 +17,9 @@ from podwright.core.groupings import POD, Kind
 from podwright.engine.engine import Engine
 from podwright.kube.client import access
 from podwright.kube.client.http import Http
+from podwright.kube.deadline import wait_at_most
 from podwright.kube.kinds import Resource
-from podwright.kube.watch.served_kinds import SYNC_SECONDS, ServedKinds
+from podwright.kube.watch.served_kinds import SYNC_SECONDS, Door, ServedKinds
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +56,7 @@ class OwnerKinds:
     async def run(self) -> None:
         """Follows the groupings until it is cancelled."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(REFRESH_SECONDS):
-                    await self._changed.wait()
+            await wait_at_most(REFRESH_SECONDS, self._changed.wait())
             self._changed.clear()
             try:
                 await self.refresh()
@@ -101,10 +100,8 @@ class OwnerKinds:
             workloads.kind_read(kind, "")
 
 
-class OwnerDoor:
+class OwnerDoor(Door):
     """The door of one kind of owners."""
-
-    crd: str = ""
 
     def __init__(self, kind: Kind, versions: Sequence[str], served: Sequence[Resource], engine: Engine) -> None:
         """`versions`: those that groupings name; `served`: what the API server has of them."""
@@ -115,36 +112,28 @@ class OwnerDoor:
         self.versions = versions
         self._kind = kind
         self._engine = engine
+        self._version = ""
+        self._known: set[str] = set()
 
-    def begin(self, resource: Resource) -> OwnerSink:
-        return OwnerSink(self._kind, resource.version, engine=self._engine)
+    def begin(self, resource: Resource) -> None:
+        self._version = resource.version
 
     def end(self, resource: Resource) -> None:
         self._engine.workloads.kind_read(self._kind, f"the API server does not serve {resource.plural}")
 
-    def changed(self) -> None:
+    async def changed(self) -> None:
         self._engine.workloads.kind_read(self._kind, "")
-
-
-class OwnerSink:
-    """Takes objects of one kind as owners of pods."""
-
-    def __init__(self, kind: Kind, version: str, engine: Engine) -> None:
-        self.known: set[str] = set()
-        self._kind = kind
-        self._version = version
-        self._engine = engine
 
     def key(self, raw: Raw) -> str:
         return str(raw["metadata"]["uid"])
 
     def put(self, raw: Raw) -> None:
-        self.known.add(self.key(raw))
+        self._known.add(self.key(raw))
         try:
             self._engine.workloads.owner_seen(self._kind, self._version, raw)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._engine.invalid_objects.report(self._kind[1], str(raw["metadata"].get("name")), error)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
-        self.known.discard(key)
+        self._known.discard(key)
         self._engine.workloads.owner_gone(key)

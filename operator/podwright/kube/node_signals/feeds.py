@@ -7,7 +7,6 @@ feeds ─► feed (one source) ─► sources (HTTP) ─► entries (JSON) ─�
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import isfinite
@@ -18,6 +17,7 @@ from podwright.engine.intake.node_signals import NodeSignals
 from podwright.engine.records.metrics import SIGNAL_AGE, SIGNAL_ERRORS, SIGNAL_NODES, Metrics
 from podwright.kube.client.credentials.proxies import proxy_from_environment
 from podwright.kube.client.http import Http
+from podwright.kube.deadline import wait_at_most
 from podwright.kube.node_signals.answers import metrics_reader, prometheus_reader
 from podwright.kube.node_signals.feed import SampleIntake, SignalFeed
 from podwright.kube.node_signals.sources import MetricsApiSource, PrometheusSource
@@ -114,9 +114,7 @@ class SignalFeeds:
         numbers.
         """
         waiting = [feed.asked.wait() for feed in self.feeds]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_SECONDS):
-                await asyncio.gather(*waiting)
+        await wait_at_most(FIRST_SECONDS, asyncio.gather(*waiting))
 
     async def close(self) -> None:
         for feed in self.feeds:

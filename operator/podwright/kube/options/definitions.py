@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from podwright.kube.options.values import OptionsError, ValueType
@@ -23,17 +24,17 @@ class Option:
     what Podwright does anyway, so that it needs no warning; None for none.
     """
 
-    name: str
     type: ValueType
-    default: str | None
-    as_kube_scheduler: str | None
     help: str
-    flag: str
-    short: str
-    repeatable: bool
-    under_kopf: bool
-    no_effect: str
-    already: str | None
+    default: str | None = None
+    as_kube_scheduler: str | None = None
+    flag: str = ""
+    short: str = ""
+    repeatable: bool = False
+    under_kopf: bool = True
+    no_effect: str = ""
+    already: str | None = None
+    name: str = ""
 
     @property
     def variable(self) -> str:
@@ -55,6 +56,12 @@ class Option:
             return ""
         return f"{self.flag} has no effect: {self.no_effect}"
 
+    def value(self) -> Any:
+        """The default."""
+        if self.default is None:
+            return () if self.repeatable else None
+        return self.type.parse(self.default)
+
 
 def option(
     type: ValueType,  # noqa: A002 -- as in click
@@ -62,52 +69,22 @@ def option(
     *,
     default: str | None = None,
     as_kube_scheduler: str | None = None,
-    flag: str = "",
-    short: str = "",
-    repeatable: bool = False,
-    under_kopf: bool = True,
+    **others: Any,
 ) -> Any:
-    """A field of the options. `flag` is only needed where it is not the field's name. `as_kube_scheduler`: if it is
-    another default.
+    """A field of the options. `as_kube_scheduler`: if it is another default. `others`: those of Option; `flag` is only
+    needed where it is not the field's name.
     """
-    parts = {
-        "type": type,
-        "help": help,
-        "default": default,
-        "as_kube_scheduler": default if as_kube_scheduler is None else as_kube_scheduler,
-        "flag": flag,
-        "short": short,
-        "repeatable": repeatable,
-        "under_kopf": under_kopf,
-        "no_effect": "",
-        "already": None,
-    }
-
-    def value() -> Any:
-        if default is None:
-            return () if repeatable else None
-        return type.parse(default)
-
-    return field(default_factory=value, metadata=parts)
+    made = Option(type, help, default, default if as_kube_scheduler is None else as_kube_scheduler, **others)
+    return field(default_factory=made.value, metadata={"option": made})
 
 
 def without_effect(type: ValueType, why: str, *, already: str | None = None) -> Any:  # noqa: A002 -- as in click
     """A field for a flag of kube-scheduler that has no effect here. Its value is None if it is not given."""
-    parts = {
-        "type": type,
-        "help": f"Accepted as in kube-scheduler, without effect: {why}.",
-        "default": None,
-        "as_kube_scheduler": None,
-        "flag": "",
-        "short": "",
-        "repeatable": False,
-        "under_kopf": True,
-        "no_effect": why,
-        "already": already,
-    }
-    return field(default=None, metadata=parts)
+    text = f"Accepted as in kube-scheduler, without effect: {why}."
+    return field(default=None, metadata={"option": Option(type, text, no_effect=why, already=already)})
 
 
-def definition(name: str, parts: Any) -> Option:
-    """The definition in the metadata of the field with this name."""
-    return Option(name=name, **{**parts, "flag": parts["flag"] or f"--{name.replace('_', '-')}"})
+def definitions(options: type[Any]) -> Sequence[Option]:
+    """The options that are fields of a dataclass."""
+    found = ((each.name, each.metadata["option"]) for each in fields(options) if each.metadata)
+    return [replace(made, name=name, flag=made.flag or f"--{name.replace('_', '-')}") for name, made in found]

@@ -20,11 +20,11 @@ from podwright.api.configuration.signals import SignalsFile
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
-from podwright.core.framework.durations import format_duration
 from podwright.core.framework.features import NEWEST_MINOR
+from podwright.core.objects.durations import format_duration
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.core.queue import Waits
-from podwright.kube.options.definitions import Option, definition, option
+from podwright.kube.options.definitions import Option, definitions, option
 from podwright.kube.options.serving import ServingOptions
 from podwright.kube.options.unused import UnusedOptions
 from podwright.kube.options.values import (
@@ -80,7 +80,7 @@ class Options(ServingOptions, UnusedOptions):
     kubeconfig: str | None = option(
         FILE, "The kubeconfig file. Default: KUBECONFIG, ~/.kube/config, or the service account of the pod."
     )
-    config: Configuration | None = option(  # noqa: RUF009 -- a field, as the others
+    config: Configuration | None = option(
         CONFIGURATION,
         "A KubeSchedulerConfiguration file (v1, v1beta3, v1beta2 or v1alpha1). Its profiles become built-in policies.",
     )
@@ -159,7 +159,7 @@ class Options(ServingOptions, UnusedOptions):
         MINOR,
         "The version of Kubernetes, 1.34 to 1.37, whose feature gates are on, if it is older than the API server.",
     )
-    extenders: Extenders | None = option(  # noqa: RUF009 -- a field, as the others
+    extenders: Extenders | None = option(
         EXTENDERS,
         "A file that defines the extenders that policies may name: the fields of a KubeSchedulerConfiguration's "
         "extenders, with names. "
@@ -176,7 +176,7 @@ class Options(ServingOptions, UnusedOptions):
         "How many events Scheduled are written in a second at most; 0: none. A burst of pods binds faster without them, "
         "and the Binding says the same. Default: one for each pod, as kube-scheduler does.",
     )
-    signals: SignalsFile | None = option(  # noqa: RUF009 -- a field, as the others
+    signals: SignalsFile | None = option(
         SIGNALS,
         "A file that defines the signals that policies may name: numbers of each node from metrics.k8s.io, from "
         "Prometheus or from "
@@ -387,9 +387,7 @@ def _position(option: Option) -> tuple[bool, bool]:
     return (bool(option.no_effect), option.name in {each.name for each in fields(ServingOptions)})
 
 
-OPTIONS: Final = tuple(
-    sorted((definition(each.name, each.metadata) for each in fields(Options) if each.metadata), key=_position)
-)
+OPTIONS: Final = tuple(sorted(definitions(Options), key=_position))
 """The definitions of all options, in the order of `--help`."""
 
 

@@ -21,10 +21,10 @@ from podwright.api.configuration.extenders import Extenders, load_extenders
 from podwright.api.configuration.load import Configuration, load_configuration
 from podwright.api.configuration.signals import SignalsFile, load_signals
 from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
-from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.features import GATES, NEWEST_MINOR, OLDEST_MINOR, expand_groups
 from podwright.core.framework.known_gates import GROUPS, KNOWN_GATES
 from podwright.core.framework.profile import ProfileError
+from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.quantity import parse_quantity, round_up
 from podwright.kube.bounded_files import read_at_most
 

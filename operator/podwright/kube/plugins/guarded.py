@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 
 from podwright.api.compile import Classes
-from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
+from podwright.engine.plugins.guard import PluginGuard
 from podwright.engine.plugins.loading import load_plugins
 from podwright.engine.policies.plugin_reload import LOAD_SECONDS
 from podwright.engine.records.metrics import Metrics
@@ -21,7 +21,7 @@ def guarded_plugins() -> Iterator[PluginGuard]:
     """A context with a guard for plugins that run in the main thread. It sets no time budget, because the speed of this
     machine says nothing about the operator's.
     """
-    guard = PluginGuard(ThreadTimes(clock=time.monotonic, cpu=time.thread_time), Metrics(time.monotonic), budget=inf)
+    guard = PluginGuard(Metrics(time.monotonic), clock=time.monotonic, cpu=time.thread_time, budget=inf)
     alarm = PluginAlarm(guard)
     alarm.start()
     try:

@@ -32,6 +32,7 @@ from podwright.kube.kinds import (
     Resource,
 )
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter, was_scheduled
+from podwright.kube.watch.served_kinds import Door
 
 _RESOURCES: Final[Mapping[str, Sequence[Resource]]] = {
     KIND: POD_GROUPS,
@@ -44,8 +45,8 @@ _RESOURCES: Final[Mapping[str, Sequence[Resource]]] = {
 """By kind: the versions, best first."""
 
 
-class PodGroupDoor:
-    """See the module. One kind of pod groups."""
+class PodGroupDoor(Door):
+    """See the module. One kind of pod groups. A change of their status alone, which we write, moves no pod."""
 
     def __init__(
         self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, without: Collection[str] = ()
@@ -58,19 +59,48 @@ class PodGroupDoor:
         self._engine = engine
         self._writer = writer
         self._without = without
+        self._objects = engine.objects(kind)
+        self._known: set[str] = set()
 
-    def begin(self, resource: Resource) -> GroupSink:
+    def key(self, raw: Mapping[str, Any]) -> str:
+        return self._objects.key(raw)
+
+    def begin(self, resource: Resource) -> None:
         # This comes first: no pod of a group may be scheduled as one without.
         self._engine.cache.groups.serve(APIS[self.kind])
         self._writer.use_version(self.kind, resource)
-        return GroupSink(self.kind, self._engine, writer=self._writer, without=self._without)
 
     def end(self, _resource: Resource) -> None:
         self._engine.cache.groups.withdraw(APIS[self.kind])
 
-    def changed(self) -> None:
+    async def changed(self) -> None:
         # Pods that name a group may have to wait for it from now on, or no longer have to.
+        await self._engine.group_changes.rank_all()
         self._engine.activate_all()
+
+    def put(self, raw: Mapping[str, Any]) -> None:
+        self._known.add(self.key(raw))
+        try:
+            self._writer.seen(self.kind, raw)
+            raw = without_fields(raw, self._without)
+            metadata = raw["metadata"]
+            cache = self._engine.cache
+            before = cache.store.get(self.kind, metadata["name"], metadata.get("namespace") or "")
+            unknown = before is None or cache.groups.get(self._group_key(self.key(raw))) is None
+            changed = unknown or _scheduling_fields(before or {}) != _scheduling_fields(raw)
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self._engine.invalid_objects.report("PodGroup", self.key(raw), error)
+            return
+        if changed:
+            self._objects.put(raw)
+
+    def drop(self, key: str, raw: Mapping[str, Any] | None) -> None:
+        self._known.discard(key)
+        self._objects.drop(key, raw)
+        self._writer.forget(self._group_key(key))
+
+    def _group_key(self, name: str) -> str:
+        return group_key(APIS[self.kind], *name.split("/", 1))
 
 
 def pod_group_doors(engine: Engine, writer: PodGroupStatusWriter, gates: Features) -> list[PodGroupDoor]:
@@ -81,50 +111,6 @@ def pod_group_doors(engine: Engine, writer: PodGroupStatusWriter, gates: Feature
     off += [] if gates.enabled("CompositePodGroup") else [COMPOSITE_KIND]
     kinds = [kind for kind in APIS if kind not in off]
     return [PodGroupDoor(kind, engine, writer=writer, without=fields_off(gates.enabled)) for kind in kinds]
-
-
-class GroupSink:
-    """Takes pod groups of one kind into the object store. A change of their status alone, which we write, moves no
-    pod.
-    """
-
-    def __init__(
-        self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, without: Collection[str] = ()
-    ) -> None:
-        """`without`: fields of the spec that are removed."""
-        self.known: set[str] = set()
-        self._without = without
-        self._kind = kind
-        self._engine = engine
-        self._objects = engine.objects(kind)
-        self._writer = writer
-
-    def key(self, raw: Mapping[str, Any]) -> str:
-        return self._objects.key(raw)
-
-    def put(self, raw: Mapping[str, Any]) -> None:
-        self.known.add(self.key(raw))
-        try:
-            self._writer.seen(self._kind, raw)
-            raw = without_fields(raw, self._without)
-            metadata = raw["metadata"]
-            cache = self._engine.cache
-            before = cache.store.get(self._kind, metadata["name"], metadata.get("namespace") or "")
-            unknown = before is None or cache.groups.get(self._group_key(self.key(raw))) is None
-            changed = unknown or _scheduling_fields(before or {}) != _scheduling_fields(raw)
-        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self._engine.invalid_objects.report("PodGroup", self.key(raw), error)
-            return
-        if changed:
-            self._objects.put(raw)
-
-    def drop(self, key: str, raw: Mapping[str, Any] | None) -> None:
-        self.known.discard(key)
-        self._objects.drop(key, raw)
-        self._writer.forget(self._group_key(key))
-
-    def _group_key(self, name: str) -> str:
-        return group_key(APIS[self._kind], *name.split("/", 1))
 
 
 def _scheduling_fields(raw: Mapping[str, Any]) -> tuple[Any, ...]:

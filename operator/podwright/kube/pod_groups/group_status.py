@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import APIS, GROVE_KIND, KAI_KIND, KIND, VOLCANO_KIND, PodGroup, group_key
+from podwright.core.objects.raw import mapping_at
 from podwright.core.state.object_store import key_of
 from podwright.engine.ports import UNSCHEDULABLE, Verdict
 from podwright.kube.client.http import Http
@@ -129,8 +130,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         namespace, name = key_of(raw)
         key = group_key(APIS[kind], namespace, name)
         uid = str(raw["metadata"].get("uid") or "")
-        status = raw.get("status")
-        fields = dict(status) if isinstance(status, Mapping) else {}
+        fields = dict(mapping_at(raw, "status"))
         fields.pop("conditions", None)
         conditions, pool = conditions_of(raw), ""
         if kind == KAI_KIND:

@@ -50,7 +50,8 @@ FAILED: Final = "Failed"
 INQUEUE: Final = "Inqueue"
 COMPLETED: Final = "Completed"
 STARTING: Final = "Starting"
-_LABELS: Final = (GROUP_LABEL, OLD_GROUP_LABEL, GROVE_LABEL)
+_LABELS: Final = frozenset((GROUP_LABEL, OLD_GROUP_LABEL, GROVE_LABEL))
+_ANNOTATIONS: Final = frozenset(GROUP_ANNOTATIONS)
 _ENDED: Final = (FINISHED, FAILED, COMPLETED)
 _PLACED_ONCE: Final = (SCHEDULED, RUNNING, UNKNOWN)
 _COUNTED: Final = (PLUGINS_API, VOLCANO_API, GROVE_API)
@@ -294,6 +295,8 @@ class PodGroupPhases:
 class _CountingSink:
     """Passes assigned pods on to another sink, and those that name a group by label or annotation to the phases, too."""
 
+    takes_pod_texts = True
+
     def __init__(self, sink: Holding, phases: PodGroupPhases) -> None:
         self._sink = sink
         self._phases = phases
@@ -303,7 +306,7 @@ class _CountingSink:
     def put(self, raw: Mapping[str, Any]) -> None:
         self._sink.put(raw)
         labels, annotations = raw["metadata"].get("labels") or (), raw["metadata"].get("annotations") or ()
-        if any(key in labels for key in _LABELS) or any(key in annotations for key in GROUP_ANNOTATIONS):
+        if not _LABELS.isdisjoint(labels) or not _ANNOTATIONS.isdisjoint(annotations):
             self._phases.placed(raw)
         elif self._phases.members:
             self._phases.gone(raw["metadata"].get("uid"))

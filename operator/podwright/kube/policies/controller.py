@@ -10,7 +10,6 @@ the statuses.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -18,6 +17,7 @@ from typing import Any, Final
 from podwright.api.policy_result import ApplyResult, verdict
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.raw import mapping_at
 from podwright.engine.engine import Engine
 from podwright.engine.policies.policy_events import PolicyEvents
 from podwright.kube.client import access
@@ -25,6 +25,7 @@ from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.pages import list_objects
 from podwright.kube.client.retry import retry_until_answered
+from podwright.kube.deadline import wait_at_most
 from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.policies.preparation import is_prepared, prepare
 from podwright.kube.policies.statuses import AppliedVersion, PolicyStatuses
@@ -192,7 +193,7 @@ class PolicyController:
         """Applies a policy that was created or updated. Never raises, whatever the object contains."""
         started = asyncio.get_running_loop().time()
         result = self._result(self._kind.key_of(raw), identity_of(raw)[2], lambda: self._kind.apply(raw))
-        metadata, status = raw.get("metadata") or {}, raw.get("status")
+        metadata = raw.get("metadata") or {}
         key, namespace = result.name, self._kind.namespace_of(raw)
         known = self._applied.get(key)
         if known is None or known.result != result:
@@ -201,7 +202,7 @@ class PolicyController:
             result=result,
             uid=_uid_of(raw),
             version=str(metadata.get("resourceVersion") or ""),
-            status=self._shared(key, status if isinstance(status, Mapping) else {}),
+            status=self._shared(key, mapping_at(raw, "status")),
             namespace=namespace,
             name=identity_of(raw)[0],
         )
@@ -322,9 +323,7 @@ class PolicyController:
             self.readable = True
             self.appeared.set()
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RELIST_SECONDS):
-                    await self._relist_now.wait()
+            await wait_at_most(RELIST_SECONDS, self._relist_now.wait())
             self._relist_now.clear()
             try:
                 await self.relist()

@@ -7,7 +7,6 @@ a second. After every change the statuses of all policies are compared, because 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON_PATCH
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.client.times import rfc3339
+from podwright.kube.deadline import wait_at_most
 from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.write.write_limit import WriteLimit
 
@@ -105,9 +105,7 @@ class PolicyStatuses:
         self._refresh_at = clock() + REFRESH_SECONDS
         while True:
             due = [applied.not_before for applied in self.applied.values() if applied.retried]
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min([self._refresh_at, *due]) - clock()):
-                    await self.changed.wait()
+            await wait_at_most(min([self._refresh_at, *due]) - clock(), self.changed.wait())
             self.changed.clear()
             refresh = clock() >= self._refresh_at
             if refresh:

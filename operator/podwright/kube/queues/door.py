@@ -6,82 +6,56 @@ other queues, such as a missing parent, the core checks (`core.queues.validity`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from podwright.api.queue_status import usage_of
-from podwright.api.scheduler_policy import identity_of
-from podwright.api.scheduling_queue import last_accepted
+from podwright.api.own_objects import last_valid
+from podwright.api.queue_status import QueueReport, usage_of
 from podwright.core.objects.errors import InvalidObjectError, described
-from podwright.core.queues.queues import QueueRules, queues_of
+from podwright.core.queues.queues import NO_NODES, OVER_LIMIT, QueueRules, queues_of
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import Resource
-from podwright.kube.queues.kinds import QUEUE_KINDS, QueueKind
+from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
 from podwright.kube.queues.names import QueueNames
-from podwright.kube.queues.statuses import QueueStatuses
+from podwright.kube.watch.checked_door import CheckedDoor
+from podwright.kube.write.object_status import SeenObject
 
 Raw = Mapping[str, Any]
 
 
-class QueueDoor:
-    """See the module. One API of queues."""
+class QueueDoor(CheckedDoor):
+    """See the module. One API of queues. The statuses say what queues have, and what their pods wait for, as that API
+    says it.
+    """
 
-    def __init__(self, kind: QueueKind, engine: Engine, names: QueueNames, statuses: QueueStatuses) -> None:
+    noun = "queue"
+    refused = "QueueNotAccepted"
+
+    def __init__(self, http: Http, kind: QueueKind, engine: Engine, names: QueueNames, **options: Any) -> None:
+        """`options`: those of ObjectStatuses."""
+        self.resource = kind.resource
+        super().__init__(http, engine.invalid_objects, **options)
         self.kind = kind.key
         self.about = kind.about
-        self.candidates: Sequence[Resource] = (kind.resource,)
-        self.crd = f"{kind.resource.plural}.{kind.resource.group}"
         self._kind = kind
-        self._engine = engine
+        self._queues = queues_of(engine.cache)
         self._names = names
-        self.statuses = statuses
 
-    def begin(self, _resource: Resource) -> QueueSink:
+    def begin(self, _resource: Resource) -> None:
         self._names.begin(self._kind)
-        return QueueSink(self._kind, self._engine, names=self._names, statuses=self.statuses)
 
     def end(self, _resource: Resource) -> None:
         self._names.end(self._kind)
 
-    def changed(self) -> None:
-        """Each queue has retried the pods that it may help."""
-
-
-def queue_doors(http: Http, engine: Engine, **options: Any) -> list[QueueDoor]:
-    """One for each API. `options`: those of ObjectStatuses."""
-    queues = queues_of(engine.cache)
-    names = QueueNames(queues, engine.policies.serves)
-    engine.told_of_policies.append(names.refresh)
-    doors = []
-    for kind in QUEUE_KINDS:
-        statuses = QueueStatuses(http, kind, queues=queues, names=names, **options)
-        doors.append(QueueDoor(kind, engine, names=names, statuses=statuses))
-    return doors
-
-
-class QueueSink:
-    """Takes queues of one API into the core."""
-
-    def __init__(self, kind: QueueKind, engine: Engine, names: QueueNames, statuses: QueueStatuses) -> None:
-        self.known: set[str] = set()
-        self._kind = kind
-        self._invalid_objects = engine.invalid_objects
-        self._queues = queues_of(engine.cache)
-        self._names = names
-        self._statuses = statuses
-
-    def key(self, raw: Raw) -> str:
-        return identity_of(raw)[0]
-
     def put(self, raw: Raw) -> None:
         kind, name, problem = self._kind, self.key(raw), ""
-        if kind.implied is not None and not self.known:
+        if kind.implied is not None and not self._known:
             self._names.claim(kind, kind.implied.name, kind.implied)
-        last = None if name in self.known else last_accepted(raw, kind.parse)
-        if name not in self.known and (record := usage_of(raw.get("status"))) is not None:
+        last = None if name in self._known else last_valid(raw, kind.parse)
+        if name not in self._known and (record := usage_of(raw.get("status"))) is not None:
             self._queues.records.setdefault(name, record)
-        self.known.add(name)
         rules: QueueRules | None
         try:
             rules = kind.parse(raw)
@@ -91,14 +65,79 @@ class QueueSink:
             self._invalid_objects.report(kind.resource.kind, name, error)
         if rules is not None:
             self._names.claim(kind, name, rules, last)
-        self._statuses.seen(name, raw, problem)
+        self.seen(name, raw, problem)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         kind = self._kind
-        self.known.discard(key)
+        self.forget(key)
         self._names.release(kind, key)
-        if kind.implied is not None and not self.known:
+        if kind.implied is not None and not self._known:
             self._names.release(kind, kind.implied.name)
         elif kind.implied is not None and key == kind.implied.name:
             self._names.claim(kind, key, kind.implied)
-        self._statuses.forget(key)
+
+    def counts(self) -> Mapping[tuple[str], float]:
+        """How many queues there are whose newest generation is accepted, and how many others. Nothing without
+        queues.
+        """
+        known = self._known if self._names.counts(self._kind) else {}
+        refused = sum(bool(self._problem(name, seen)[0]) for name, seen in known.items())
+        return {("accepted",): len(known) - refused, ("refused",): refused} if known else {}
+
+    async def prepare(self) -> None:
+        if self._queues.active and self._known:
+            self._queues.shared_out()
+
+    def status_of(self, name: str, seen: SeenObject, now: str) -> Mapping[str, Any]:
+        if not self._names.counts(self._kind):
+            return seen.status
+        problem, at_parent = self._problem(name, seen)
+        report = QueueReport(
+            queues=self._queues,
+            name=name,
+            counts=self._names.holder(name) is self._kind,
+            generation=seen.generation,
+            spec=seen.spec,
+            problem=problem,
+            orphan=at_parent and self._queues.declared[name].parent not in self._queues.declared,
+            previous=seen.status,
+            now=now,
+        )
+        return self._kind.status_of(report)
+
+    def problem_of(self, name: str, seen: SeenObject, _status: Mapping[str, Any]) -> str:
+        return self._problem(name, seen)[0] if self._names.counts(self._kind) else ""
+
+    def warnings_of(self, status: Mapping[str, Any]) -> Mapping[str, str]:
+        conditions = status.get("conditions", ()) if self._kind is SCHEDULING_QUEUES else ()
+        return {each["type"]: each["message"] for each in conditions if each["type"] in (OVER_LIMIT, NO_NODES)}
+
+    def _problem(self, name: str, seen: SeenObject) -> tuple[str, bool]:
+        """What is wrong with the queue, and whether it is its parent."""
+        holder, resource = self._names.holder(name), self.resource
+        if holder not in (None, self._kind):
+            other = holder.resource
+            text = f"a {other.kind} of {other.group} has this name, and counts instead of this {resource.kind}"
+            return f"metadata.name: {text}", False
+        found = None if seen.problem or holder is None else self._queues.problems.get(name)
+        at_parent = found is not None and found.where == SCHEDULING_QUEUES.parent
+        # Other APIs allow children that are guaranteed more than their parent.
+        if found is None or not (at_parent or self._kind is SCHEDULING_QUEUES):
+            return seen.problem, False
+        where = self._kind.parent if at_parent else found.where
+        return str(InvalidObjectError(where, found.problem).in_object(resource.kind, name)), at_parent
+
+
+def queue_doors(http: Http, engine: Engine, **options: Any) -> list[QueueDoor]:
+    """One for each API. `options`: those of ObjectStatuses."""
+    names = QueueNames(queues_of(engine.cache), engine.policies.serves)
+    engine.told_of_policies.append(names.refresh)
+    return [QueueDoor(http, kind=kind, engine=engine, names=names, **options) for kind in QUEUE_KINDS]
+
+
+def counts_of(doors: Iterable[QueueDoor]) -> Mapping[tuple[str], float]:
+    """The sum of their counts."""
+    found: Counter[tuple[str]] = Counter()
+    for door in doors:
+        found.update(door.counts())
+    return found

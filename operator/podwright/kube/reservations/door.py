@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from podwright.api.reservation import (
-    MAX_SLOTS,
     object_of,
     parse_reservation,
     status_of,
@@ -26,38 +25,54 @@ from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import APPLY_PATCH
 from podwright.kube.client.times import rfc3339
-from podwright.kube.kinds import RESERVATION, Resource
-from podwright.kube.write.object_status import ObjectStatuses, Request, SeenObject
-from podwright.kube.write.own_objects import OwnDoor, OwnSink
+from podwright.kube.kinds import RESERVATION
+from podwright.kube.watch.checked_door import CheckedDoor
+from podwright.kube.write.object_status import Request, SeenObject
 
 Raw = Mapping[str, Any]
+SLOTS_OF_A_PART: Final = 200
+"""The most slots of an object of ours, so that it is not too large, even if each slot requests eleven resources."""
 LATE_SECONDS: Final = 5.0
 """By how much the end of an object may differ from what was meant."""
 APPLY: Final = {"fieldManager": "podwright", "force": "true"}
 
 
-class ReservationStatuses(ObjectStatuses):
-    """Writes the statuses of reservations, and the objects of those that the engine makes. `parsed`: the valid ones."""
+class ReservationDoor(CheckedDoor):
+    """See the module. Also writes the objects of reservations that the engine makes. `parsed`: the valid ones."""
 
     resource = RESERVATION
-    about = "reservation"
+    about = "reservations"
+    noun = "reservation"
     refused = "ReservationNotAccepted"
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
         """`options`: those of ObjectStatuses."""
-        super().__init__(http, **options)
-        self.served = False
-        """True while the API server serves the kind."""
+        super().__init__(http, engine.invalid_objects, **options)
         self.parsed: dict[str, Reservation] = {}
-        self._reservations = engine.cache.reservations
+        self._whole: dict[str, str] = {}
+        """By name of a part of what this process holds: the name of the whole."""
+        self._deleted: set[str] = set()
+        """The uids of objects that were to be deleted, of which the watch has not said that they are gone."""
+        self._reserved = engine.cache.reservations
+        self._reservations = engine.reservations
         self._gathering = engine.gathering
         self._moves = engine.rebalancing.moves
         self._moves.keep = self.keep
 
+    def take(self, name: str, raw: Raw) -> None:
+        reservation = self.parsed[name] = parse_reservation(raw)
+        if not (_is_own(reservation) and self._gathering.leads):
+            self._reservations.set(reservation)
+
+    def remove(self, name: str) -> None:
+        self.parsed.pop(name, None)
+        if not self._ended_here(name):
+            self._reservations.remove(name)
+
     def status_of(self, name: str, seen: SeenObject, now: str) -> dict[str, Any]:
         return status_of(
-            self._reservations,
-            name,
+            self._reserved,
+            self._whole.get(name, name),
             generation=seen.generation,
             problem=seen.problem,
             previous=seen.status,
@@ -70,25 +85,35 @@ class ReservationStatuses(ObjectStatuses):
         if not self.served or not self._gathering.leads:
             return
         own = {**self._gathering.held(), **self._moves.held()}
-        held = {name: each for name, each in own.items() if len(each.slots) <= MAX_SLOTS}
+        held = {part.name: part for each in own.values() for part in each.in_parts(SLOTS_OF_A_PART)}
+        self._whole = {part.name: each.name for each in own.values() for part in each.in_parts(SLOTS_OF_A_PART)}
         wanted = {name: self._put(each) for name, each in held.items() if not _is_alike(each, self.parsed.get(name))}
         gone = {name for name, each in self.parsed.items() if _is_own(each) and name not in held}
+        self._deleted.update(self._known[name].uid for name in gone)
         await self.carry_out({**wanted, **{name: Request("DELETE", RESERVATION.path(name)) for name in gone}})
 
     async def keep(self, reservation: Reservation) -> str:
-        """Writes the object at once. Returns why it cannot be; "" if it is written, or has too many slots."""
+        """Writes the object at once, or those of its parts. Returns why it cannot be; "" if it is written."""
         if not self.served:
             return "the API server does not serve Reservations"
-        if len(reservation.slots) > MAX_SLOTS:
-            return ""
-        request = self._put(reservation)
-        try:
-            await self._http.call(
-                request.method, request.path, request.body, request.content_type, params=request.params
-            )
-        except ClusterError as error:
-            return str(error)
+        for request in map(self._put, reservation.in_parts(SLOTS_OF_A_PART)):
+            try:
+                await self._http.call(
+                    request.method, request.path, request.body, request.content_type, params=request.params
+                )
+            except ClusterError as error:
+                return str(error)
         return ""
+
+    def _ended_here(self, name: str) -> bool:
+        """True if the object is gone because this process deleted it. What is held by this name now was held later, and
+        gets an object again.
+        """
+        known = self._known.get(name)
+        if known is None or known.uid not in self._deleted:
+            return False
+        self._deleted.discard(known.uid)
+        return True
 
     def _put(self, reservation: Reservation) -> Request:
         known = self._known.get(reservation.name)
@@ -108,36 +133,3 @@ def _is_alike(held: Reservation, known: Reservation | None) -> bool:
     return abs(held.at - known.at) <= 1.0 and replace(held, slots=sorted(held.slots, key=str)) == replace(
         same_times, slots=sorted(known.slots, key=str)
     )
-
-
-class ReservationDoor(OwnDoor):
-    """See the module."""
-
-    def __init__(self, engine: Engine, statuses: ReservationStatuses) -> None:
-        super().__init__(RESERVATION, "reservations", sink=lambda: ReservationSink(engine, statuses))
-        self._statuses = statuses
-
-    def begin(self, resource: Resource) -> OwnSink:
-        self._statuses.served = True
-        return super().begin(resource)
-
-    def end(self, _resource: Resource) -> None:
-        self._statuses.served = False
-
-
-class ReservationSink(OwnSink):
-    """Takes Reservations into the core."""
-
-    def __init__(self, engine: Engine, statuses: ReservationStatuses) -> None:
-        super().__init__(engine.invalid_objects, statuses)
-        self._engine = engine
-        self._parsed = statuses.parsed
-
-    def take(self, name: str, raw: Raw) -> None:
-        reservation = self._parsed[name] = parse_reservation(raw)
-        if not (_is_own(reservation) and self._engine.gathering.leads):
-            self._engine.reservations.set(reservation)
-
-    def remove(self, name: str) -> None:
-        self._parsed.pop(name, None)
-        self._engine.reservations.remove(name)

@@ -9,6 +9,7 @@ versions, never bodies. A sink must not raise.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
@@ -25,6 +26,7 @@ from podwright.engine.records.log_fields import V2, V6
 from podwright.kube.client.errors import ApiError, is_expired, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.client.json_text import loads
+from podwright.kube.client.list_text import loads_page, loads_pod_event, loads_pods
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.object_metadata import resource_version
 from podwright.kube.client.pages import list_pages, objects_of
@@ -86,6 +88,13 @@ class Holding(Sink, Protocol):
         """The keys of all objects that the sink believes to exist."""
 
 
+@runtime_checkable
+class TakesPodTexts(Sink, Protocol):
+    """A sink of pods with a node, which takes them as PodText."""
+
+    takes_pod_texts: bool
+
+
 class Reflector:
     """See the module. `run` never returns; `synced` is set once the first list has been handed over."""
 
@@ -123,6 +132,9 @@ class Reflector:
         self._partial_line = bytearray()
         """The beginning of an event whose end has not arrived."""
         self._failures = 0
+        of_pods = isinstance(sink, TakesPodTexts)
+        self._loads_page: Callable[[bytes], Any] = loads_pods if of_pods else loads_page
+        self._loads_event: Callable[[bytes], Any] = loads_pod_event if of_pods else loads
         self._selectors = {
             name: value
             for name, value in (("fieldSelector", field_selector), ("labelSelector", label_selector))
@@ -271,11 +283,14 @@ class Reflector:
         """Hands over all objects, page by page, and drops known ones that the list lacks."""
         listed: set[str] = set()
         before = self.held()
-        async with aclosing(list_pages(self._http, self.resource.collection, self._selectors)) as pages:
+        found = list_pages(self._http, self.resource.collection, self._selectors, loads=self._loads_page)
+        async with aclosing(found) as pages:
             async for page in pages:
                 await self._handle_page(page, listed)
                 version = page["metadata"]["resourceVersion"]
                 del page  # before the next one comes
+                if not self.synced.is_set():
+                    gc.freeze()  # collections would examine all objects of a start again and again
         await self._free.wait()
         async with aclosing(objects_of({"items": before - listed})) as gone:
             async for key in gone:
@@ -290,7 +305,8 @@ class Reflector:
     async def _handle_page(self, page: Mapping[str, Any], listed: set[str]) -> None:
         async with aclosing(objects_of(page)) as objects:
             async for raw in objects:
-                await self._free.wait()
+                if not self._free.is_set():
+                    await self._free.wait()
                 try:
                     listed.add(self._put(raw))
                 except (KeyError, TypeError, AttributeError) as error:
@@ -384,7 +400,7 @@ class Reflector:
 
     def _handle_event(self, line: bytes) -> None:
         try:
-            event = loads(line)
+            event = self._loads_event(line)
             kind, raw = event["type"], event["object"]
             if kind == "ERROR":
                 raise ApiError(int(raw.get("code") or 500), str(raw.get("reason", "")), str(raw.get("message", "")))

@@ -11,15 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client import access
 from podwright.kube.client.http import Http
+from podwright.kube.deadline import wait_at_most
 from podwright.kube.kinds import CRD, Resource
-from podwright.kube.watch.reflector import Reflector, Sink
+from podwright.kube.watch.reflector import Reflector
 
 log = logging.getLogger(__name__)
 
@@ -38,33 +41,45 @@ SYNC_SECONDS: Final = 30.0
 Start = Callable[[str, Reflector], "asyncio.Task[None]"]
 
 
-class KindSink(Sink, Protocol):
-    """A sink that can be asked what it holds."""
-
-    @property
-    def known(self) -> Collection[str]:
-        """The keys of all objects that it was given."""
-
-
-class Door(Protocol):
-    """What the scheduler does with one kind."""
+class Door(ABC):
+    """What the scheduler does with one kind: the sink of its objects."""
 
     kind: str
     about: str
     """For log lines: "pod groups of scheduling.k8s.io"."""
     candidates: Sequence[Resource]
     """The versions, best first."""
-    crd: str
+    crd: str = ""
     """The name of its CRD; empty for a built-in kind."""
+    only_with: Collection[str] = ()
+    """The kinds of other doors without all of which it is not used; empty if it is used in any case."""
 
-    def begin(self, resource: Resource) -> KindSink:
+    _known: Any
+    """The keys of all objects that it was given."""
+
+    @property
+    def known(self) -> Collection[str]:
+        return set(self._known)
+
+    def begin(self, resource: Resource) -> None:
         """The kind is served in this version. Called before its first object comes."""
 
     def end(self, resource: Resource) -> None:
         """The kind is no longer served. Its objects were dropped."""
 
-    def changed(self) -> None:
+    async def changed(self) -> None:
         """The kind has begun or ended, and what there is of it is known."""
+
+    def key(self, raw: Mapping[str, Any]) -> str:
+        return identity_of(raw)[0]
+
+    @abstractmethod
+    def put(self, raw: Mapping[str, Any]) -> None:
+        """As in a Sink."""
+
+    @abstractmethod
+    def drop(self, key: str, raw: Mapping[str, Any] | None) -> None:
+        """Likewise."""
 
 
 @dataclass(slots=True)
@@ -73,9 +88,9 @@ class ServedKind:
     clock.
     """
 
+    door: Door
     resource: Resource
     reflector: Reflector
-    sink: KindSink
     task: asyncio.Task[None]
     missing_since: float | None = None
 
@@ -99,10 +114,10 @@ class ServedKinds:
 
     def remove(self, kind: str) -> None:
         """The kind is used no more."""
-        door = self._doors.pop(kind)
+        del self._doors[kind]
         self._problems.pop(kind, None)
         if (known := self.served.get(kind)) is not None:
-            self._end(door, known)
+            self._end(known)
 
     def problem(self, kind: str) -> str:
         """Why the kind is not used, in words."""
@@ -119,9 +134,13 @@ class ServedKinds:
 
         Raises ClusterError.
         """
-        asked = kinds or [*self._doors]
-        changed = await asyncio.gather(*(self._discover(self._doors[kind]) for kind in asked))
-        return [kind for kind, has_changed in zip(asked, changed, strict=True) if has_changed]
+        asked = [kind for kind in kinds or self._doors if not self._doors[kind].only_with]
+        after = [kind for kind, door in self._doors.items() if door.only_with]
+        found: list[str] = []
+        for each in (asked, after):
+            changed = await asyncio.gather(*(self._discover(self._doors[kind]) for kind in each))
+            found += [kind for kind, has_changed in zip(each, changed, strict=True) if has_changed]
+        return found
 
     async def watch_crds(self) -> None:
         """Lets `run` know at once when a CRD changes, until it is cancelled. Needs the right to watch CRDs."""
@@ -134,9 +153,7 @@ class ServedKinds:
     async def run(self) -> None:
         """Runs discovery when a CRD changes, and regularly, until it is cancelled."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(DISCOVERY_SECONDS):
-                    await self._crds_changed.wait()
+            await wait_at_most(DISCOVERY_SECONDS, self._crds_changed.wait())
             try:
                 await (self._follow_crds() if self._crds_changed.is_set() else self._discover_and_sync())
             except ClusterError as error:
@@ -168,12 +185,16 @@ class ServedKinds:
                     await reflector.synced.wait()
         for kind in changed:
             if (door := self._doors.get(kind)) is not None:
-                door.changed()
+                await door.changed()
         return True
 
     async def _discover(self, door: Door) -> bool:
-        served = await asyncio.gather(*(access.is_served(self._http, resource) for resource in door.candidates))
-        best = next((resource for resource, there in zip(door.candidates, served, strict=True) if there), None)
+        needed = not door.only_with or not self.served.keys().isdisjoint(door.only_with)
+        if not needed and door.kind not in self.served:
+            return False
+        candidates = door.candidates if needed else ()
+        served = await asyncio.gather(*(access.is_served(self._http, resource) for resource in candidates))
+        best = next((resource for resource, there in zip(candidates, served, strict=True) if there), None)
         known = self.served.get(door.kind)
         if known is not None:
             return self._update(door, known, best)
@@ -199,25 +220,26 @@ class ServedKinds:
         crd_deleted = door.kind in self.crds and self.crds[door.kind].exists is False
         if not crd_deleted and now < known.missing_since + GONE_SECONDS:
             return False
-        self._end(door, known)
+        self._end(known)
         if best is not None:
             self._begin(door, best)
         return True
 
     def _begin(self, door: Door, resource: Resource) -> None:
-        sink = door.begin(resource)
-        reflector = Reflector(self._http, resource, sink=sink)
+        door.begin(resource)
+        reflector = Reflector(self._http, resource, sink=door)
         task = self._start(_name(resource), reflector)
-        self.served[door.kind] = ServedKind(resource=resource, reflector=reflector, sink=sink, task=task)
+        self.served[door.kind] = ServedKind(door, resource=resource, reflector=reflector, task=task)
         self._problems.pop(door.kind, None)
         log.info("%s are in use, in version %s", door.about, resource.version)
 
-    def _end(self, door: Door, known: ServedKind) -> None:
+    def _end(self, known: ServedKind) -> None:
+        door = known.door
         del self.served[door.kind]
         known.task.cancel()
         known.reflector.synced.set()  # releases tasks that wait for its first list
-        for key in list(known.sink.known):
-            known.sink.drop(key, None)
+        for key in list(door.known):
+            door.drop(key, None)
         door.end(known.resource)
         log.info("%s are gone", door.about)
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -38,7 +38,11 @@ log = logging.getLogger(__name__)
 SCHEDULED: Final = "Scheduled"
 """The reason of the event of each bound pod."""
 WORKERS: Final = 8
-"""Events that are posted at once where the network takes no time."""
+"""Events that are posted at once where the network takes no time, beside Bindings."""
+TIMES_ALONE: Final = 4
+"""How many times as many are posted at once when few other requests are in progress: as many as Bindings, on their
+connections. What comes together, etcd stores in one go.
+"""
 MOST_WORKERS: Final = 128
 LIMITED_SECONDS: Final = 0.01
 """How long a worker waits while fewer may post at once: the API server answers 429, or a latency is measured."""
@@ -125,6 +129,8 @@ class EventRecorder:
         """By the uid of the object that they regard, or by its name if it has no uid."""
         self._queue_filled = asyncio.Event()
         self._posting = 0
+        self._sent = 0
+        """Of those that are being posted, how many are with the API server."""
         self._workers = 0
         self._concurrency = ConcurrencyLimit(WORKERS, MOST_WORKERS, now=self._steady())
         self._next_at = 0.0
@@ -263,26 +269,33 @@ class EventRecorder:
         if not series.queued:
             series.queued = self._enqueue(_Post(None, series))
 
+    @property
+    def _limit(self) -> int:
+        """How many events may be posted at once now."""
+        limit = self._concurrency.limit
+        return limit if self._http.in_progress - self._sent > FEW else min(TIMES_ALONE * limit, MOST_WORKERS)
+
     def _start_worker(self, workers: asyncio.TaskGroup) -> None:
         self._workers += 1
         workers.create_task(self._run_worker(workers), name="podwright event poster")
 
     async def _run_worker(self, workers: asyncio.TaskGroup) -> None:
         """Posts events until there are more workers than are needed."""
-        while self._workers <= max(WORKERS, self._concurrency.limit):
+        while self._workers <= max(WORKERS, self._limit):
             await self._queue_filled.wait()
             if not self._queue:
                 self._queue_filled.clear()
                 if self._workers > WORKERS:
                     break
                 continue
-            if self._posting >= self._concurrency.limit:
+            if self._posting >= self._limit:
+                self._concurrency.reached()
                 await asyncio.sleep(LIMITED_SECONDS)
                 continue
             post = self._queue.popleft()
             self._posting += 1
             if self._queue and self._posting == self._workers:
-                if self._workers < self._concurrency.limit:
+                if self._workers < self._limit:
                     self._start_worker(workers)
                 else:
                     self._concurrency.reached()
@@ -324,8 +337,12 @@ class EventRecorder:
             else:
                 self._dropped()
 
-    def _request(self, post: _Post) -> Coroutine[Any, Any, None]:
-        return self._create(post.body) if post.series is None else self._patch(post.series)
+    async def _request(self, post: _Post) -> None:
+        self._sent += 1
+        try:
+            await (self._create(post.body) if post.series is None else self._patch(post.series))
+        finally:
+            self._sent -= 1
 
     def _refused(self, error: ApiError) -> None:
         """Warns once for each reason: missing rights refuse every event alike. A namespace that is being deleted is

@@ -1,7 +1,7 @@
 """The base of writers of statuses that change all the time, such as those of queues.
 
-All statuses are compared regularly, in short steps, with what the API server has. Those that differ are written, new
-conditions before new amounts, at most some in a second.
+All statuses are compared regularly, in short steps with pauses, with what the API server has. Those that differ are
+written, new conditions before new amounts, at most some in a second.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from podwright.api.scheduler_policy import created_of, identity_of
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.raw import mapping_at
 from podwright.engine.ports import Recorder, Regarding
 from podwright.kube.client.errors import is_not_found, status_of, uid_mismatch
 from podwright.kube.client.http import Http
@@ -27,10 +29,11 @@ from podwright.kube.write.write_limit import WRITES_PER_SECOND, WriteLimit
 
 log = logging.getLogger(__name__)
 
+FIRST_BURST_SECONDS: Final = 10.0
 STATUS_SECONDS: Final = 1.0
 """The shortest time between two comparisons of all statuses."""
 SHARE: Final = 49.0
-"""Comparisons pause for this many times as long as they took."""
+"""Each step of a comparison is followed by a pause that is this many times as long."""
 MOST_WRITES: Final = 25
 """How many statuses are written at least before all are compared again, and more if the pause has time for them."""
 AT_ONCE: Final = 16
@@ -41,6 +44,16 @@ RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
 
 Raw = Mapping[str, Any]
 _NONE: Final[Mapping[str, str]] = {}
+
+
+async def gently(names: Sequence[str], work: Callable[[str], object]) -> None:
+    """Does the work for all names, in steps with pauses, so that it takes a fiftieth of the time."""
+    clock = asyncio.get_running_loop().time
+    for start in range(0, len(names), AT_ONCE):
+        started = clock()
+        for name in names[start : start + AT_ONCE]:
+            work(name)
+        await asyncio.sleep(SHARE * (clock() - started))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +94,7 @@ class ObjectStatuses(ABC):
     """See the module. `clock` gives seconds since the epoch. `scheduler_name`: who reports events."""
 
     resource: Resource
-    about: ClassVar[str]
+    noun: ClassVar[str]
     """What an object is called in log lines."""
     refused: ClassVar[str]
     """The reason of the event about an object that is not accepted."""
@@ -102,12 +115,11 @@ class ObjectStatuses(ABC):
     def seen(self, name: str, raw: Raw, problem: str) -> None:
         """The object was added, or has changed. `problem`: what is wrong with it by itself."""
         _, uid, generation = identity_of(raw)
-        status = raw.get("status")
         known = SeenObject(
             uid,
             generation,
             spec=raw.get("spec"),
-            status=status if isinstance(status, Mapping) else {},
+            status=mapping_at(raw, "status"),
             problem=problem,
             created=created_of(raw),
         )
@@ -136,8 +148,8 @@ class ObjectStatuses(ABC):
         """
         return _NONE
 
-    def prepare(self) -> None:
-        """Called before all statuses are computed."""
+    async def prepare(self) -> None:
+        """Called before all statuses are computed. Counts as a part of that."""
 
     def place_of(self, name: str) -> tuple[str, str]:
         """The name and the namespace of the object that is known by this name."""
@@ -165,27 +177,31 @@ class ObjectStatuses(ABC):
             count = self._tries.get(name, (0, 0.0))[0] + 1
             self._tries[name] = count, clock() + RETRY.pause(count, problem)
             if problem is not None and count == 1 and status_of(problem) not in _EXPECTED:
-                log.info("cannot keep %s %s: %s", self.about, name, problem)
+                log.info("cannot keep %s %s: %s", self.noun, name, problem)
+
+    async def run_after(self, known: asyncio.Event, decided: asyncio.Event) -> None:
+        """The same as `run`, once all objects are known and the pods that waited at the start are decided. Before, each
+        of these changes statuses. It does not wait longer than FIRST_BURST_SECONDS for the latter.
+        """
+        await known.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(decided.wait(), FIRST_BURST_SECONDS)
+        await self.run()
 
     async def run(self) -> None:
         """Writes statuses until it is cancelled."""
         clock = asyncio.get_running_loop().time
         while True:
             started, due = clock(), dict[str, Raw]()
-            self.prepare()
-            for index, name in enumerate([*self._known]):
-                if index % AT_ONCE == 0:
-                    await asyncio.sleep(0)
-                self._compare(name, due)
-            compared = clock()
-            pause = max(STATUS_SECONDS, SHARE * (compared - started))
+            await self.prepare()
+            await gently([*self._known], lambda name: self._compare(name, due))  # noqa: B023 -- called before the loop goes on
             # Only some at a time, so that news need not wait for all others.
-            self._most = max(MOST_WRITES, int(pause * WRITES_PER_SECOND / 2))
+            self._most = max(MOST_WRITES, int((clock() - started) * WRITES_PER_SECOND / 2))
             for name in sorted(due, key=lambda name: not self._says_news(name, due[name]))[: self._most]:
                 await self._limit.take()
                 await self._write(name, due[name])
             await self.settle()
-            await asyncio.sleep(max(STATUS_SECONDS, pause - (clock() - compared)))
+            await asyncio.sleep(STATUS_SECONDS)
 
     def _compare(self, name: str, due: dict[str, Raw]) -> None:
         """Adds the object's status to `due` if it is to be written, and reports a new problem."""
@@ -198,7 +214,7 @@ class ObjectStatuses(ABC):
             warnings = self.warnings_of(status)
         except Exception:
             if not known.failures:
-                log.exception("cannot tell the status of %s %s", self.about, name)
+                log.exception("cannot tell the status of %s %s", self.noun, name)
             known.failures += 1
             return
         if problem and problem != known.reported:
@@ -236,7 +252,7 @@ class ObjectStatuses(ABC):
             known.failures += 1
             known.not_before = asyncio.get_running_loop().time() + RETRY.pause(known.failures, error)
             if known.failures == 1 and not is_not_found(error) and not uid_mismatch(error):
-                log.warning("cannot write the status of %s %s: %s", self.about, name, error)
+                log.warning("cannot write the status of %s %s: %s", self.noun, name, error)
         else:
             known.failures, known.status = 0, status
             newest = self._known.get(name, known)  # the watch may have been faster

@@ -26,11 +26,9 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.raw import json_type
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.evaluations.evaluation import evaluate, placed_node
-from podwright.simulator.world import World, object_of, objects_of
+from podwright.simulator.world import NOW, World, object_of, objects_of
 
 Case = Mapping[str, Any]
-NOW: Final = 4e9
-"""Seconds since the epoch, later than any start time: a pod without a start time counts as started now."""
 _DUMP_NEEDS_POD: Final = "for a dump of kubectl get … -o json, give the pod with --pod"
 
 

@@ -7,24 +7,29 @@ The dumped policies are accepted or rejected, and the one that takes the pod is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, Final
 
-from podwright.api.compile import Classes
 from podwright.api.local_policy import LOCAL_KIND, LOCAL_PLURAL
-from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, identity_of
 from podwright.api.scheduling_queue import QUEUE_KIND, QUEUE_PLURAL
 from podwright.api.workload_grouping import GROUPING_KIND, GROUPING_PLURAL
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.features import Features, missing_api
+from podwright.core.framework.features import missing_api
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.pod_group import APIS, MADE_API, NAMED_OTHERWISE, WORKLOAD_API
+from podwright.core.objects.pod_group import (
+    APIS,
+    MADE_API,
+    NAMED_OTHERWISE,
+    WORKLOAD_API,
+    PodGroup,
+    metadata_only_pod_group,
+)
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, WATCHED_KINDS
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
@@ -33,14 +38,15 @@ from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.kube.kinds import KUEUE_FLAVOR, KUEUE_WORKLOAD, RESERVATION
 from podwright.kube.queues.kinds import QUEUE_KINDS
 from podwright.kube.queues.names import QueueNames
-from podwright.simulator.evaluations.cases import NOW, CaseError
+from podwright.simulator.evaluations.cases import CaseError
 from podwright.simulator.evaluations.evaluation import Expectation, evaluate
+from podwright.simulator.loaded import LoadOptions
 from podwright.simulator.made_groups import MadeGroups
 from podwright.simulator.params import label_of, lacking, take
 from podwright.simulator.queue_objects import begin, queue_kind_of
 from podwright.simulator.queue_objects import take as take_queue
 from podwright.simulator.snapshot import CLAIM_TEMPLATE
-from podwright.simulator.world import World, objects_of
+from podwright.simulator.world import NOW, World, objects_of
 
 _STORED: Final = frozenset(watched.kind for watched in STORED_KINDS)
 _VOLUME_KINDS: Final = frozenset(
@@ -83,15 +89,6 @@ def dump_kinds(minor: int, served: Collection[str] = ()) -> Sequence[str]:
     return [kind for kind in kinds if not served or kind in names]
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationOptions:
-    """`classes`: the plugin classes; `settings`: the built-in policy, and what other policies may do."""
-
-    features: Features
-    classes: Classes
-    settings: PolicySettings = OFFLINE_SETTINGS
-
-
 class _RecordingStore(ObjectStore):
     """Records from which kinds objects were read."""
 
@@ -112,7 +109,7 @@ class _RecordingStore(ObjectStore):
         return super().version(kind)
 
 
-def evaluate_pod(dump: object, raw_pod: Mapping[str, Any], options: EvaluationOptions) -> Expectation:
+def evaluate_pod(dump: object, raw_pod: Mapping[str, Any], options: LoadOptions) -> Expectation:
     """The `expect` of a case, with the fields that docs/evaluate.md lists for one pod on a dump. Raises CaseError."""
     if not isinstance(dump, dict) or not isinstance(dump.get("items"), list):
         raise CaseError("the dump has no items: expected the output of kubectl get … -o json")
@@ -124,7 +121,7 @@ def evaluate_pod(dump: object, raw_pod: Mapping[str, Any], options: EvaluationOp
         raise CaseError(f"{type(error).__name__}: {error}") from error
 
 
-def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: EvaluationOptions) -> Expectation:
+def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: LoadOptions) -> Expectation:
     store = _RecordingStore()
     world = World(options.features, clock=lambda: NOW, store=store, signals=options.settings.signal_definitions)
     pod = parse_pod(raw_pod, keep_raw=True)
@@ -164,8 +161,10 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     if bad_groupings:
         answer["groupingsNotAccepted"] = sorted(map(str, bad_groupings))
     if pod.group:
-        group = world.cache.groups.of(pod)
+        group = world.cache.groups.of(pod) or _written_group(items, pod.group)
         answer["podGroup"] = pod.group.partition(":")[2] if group is None else group.label
+        if group is not None and group.workload:
+            answer["workload"] = group.workload
     lacked = lacking([policy], store, unread)
     if lacked:
         answer["missingParams"] = sorted(f"{label_of(config_map)} {why}" for config_map, why in lacked.items())
@@ -199,6 +198,18 @@ def _take_groupings(
                 world.cache.groups.add_waiting(other)
     world.cache.groups.add_waiting(pod)
     return pod, problems
+
+
+def _written_group(items: Sequence[Object], key: str) -> PodGroup | None:
+    """The dumped group with this key; None if there is none. What its spec says does not matter here."""
+    kinds = {api: kind for kind, api in APIS.items()}
+    for raw in items:
+        kind = kinds.get(str(raw.get("apiVersion") or "").partition("/")[0])
+        if kind is not None and raw.get("kind") == NAMED_OTHERWISE.get(APIS[kind], GROUP_KIND):
+            with suppress(InvalidObjectError):
+                if (group := metadata_only_pod_group(kind, raw)).key == key:
+                    return group
+    return None
 
 
 def _take_params(items: Sequence[Object], world: World, namespace: str) -> Mapping[ConfigMap, str]:
@@ -240,9 +251,7 @@ def _lists_of(items: Sequence[Object]) -> Mapping[str, Sequence[Object]]:
     return lists
 
 
-def _policies(
-    items: Sequence[Object], world: World, options: EvaluationOptions
-) -> tuple[PolicySet, Sequence[ApplyResult]]:
+def _policies(items: Sequence[Object], world: World, options: LoadOptions) -> tuple[PolicySet, Sequence[ApplyResult]]:
     """The dumped policies, and the results of those that are not accepted."""
     classes = options.classes
     policies = PolicySet(

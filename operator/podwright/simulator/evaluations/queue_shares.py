@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from podwright.core.framework.args import ArgsError, decode
-from podwright.core.framework.validation import describe
+from podwright.core.framework.validation import declared
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.queues.tree import QueueSpec, QueueTree
 from podwright.simulator.evaluations.cases import Case, CaseError, case_id
@@ -18,12 +18,12 @@ _AMOUNT = {"minimum": 0}
 @dataclass(frozen=True, slots=True)
 class _SharesCase:
     id: str = ""
-    capacity: Mapping[str, int] = field(
-        default_factory=dict, metadata=describe("Whole units by resource.", additionalProperties=_AMOUNT)
+    capacity: Mapping[str, int] = declared(
+        "Whole units by resource.", default_factory=dict, additionalProperties=_AMOUNT
     )
     queues: tuple[QueueSpec, ...] = ()
-    demand: Mapping[str, Mapping[str, int]] = field(
-        default_factory=dict, metadata=describe("Whole units by queue without children and resource.")
+    demand: Mapping[str, Mapping[str, int]] = declared(
+        "Whole units by queue without children and resource.", default_factory=dict
     )
     expect: Mapping[str, Any] | None = None
 

@@ -17,6 +17,7 @@ from podwright.core.framework.explaining import Raw
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import value_at
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import counted, listed
 from podwright.core.preemption.evaluator import DryRun
@@ -268,8 +269,7 @@ def _only_if(found: Explanation, conditions: Sequence[str], pod: PodInfo) -> Exp
 
 def _last_failure(pod: PodInfo) -> str:
     """What the condition PodScheduled says; "" if it says nothing."""
-    status = (pod.raw or {}).get("status")
-    for condition in (status.get("conditions") if isinstance(status, Mapping) else None) or ():
+    for condition in value_at(pod.raw, "status", "conditions") or ():
         if isinstance(condition, Mapping) and condition.get("type") == "PodScheduled":
             return str(condition.get("message") or "") if condition.get("status") == "False" else ""
     return ""

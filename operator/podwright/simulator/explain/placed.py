@@ -14,6 +14,7 @@ import numpy as np
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import WholeNumbers
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import mapping_at
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import listed
 from podwright.core.state.cache import Cache
@@ -83,8 +84,7 @@ def recorded_in(raw: Mapping[str, Any]) -> Recorded | None:
     decision = decision_of(raw)
     if not decision:
         return None
-    runner_up = decision.get("runnerUp")
-    runner_up = runner_up if isinstance(runner_up, Mapping) else {}
+    runner_up = mapping_at(decision, "runnerUp")
     rejected = decision.get("rejected")
     return Recorded(
         outcome="Placed",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from podwright.core.framework.args import key_of
 from podwright.simulator.queue_rows import QueueRow
 
 
@@ -296,15 +297,10 @@ def as_object(value: Any) -> Any:
     if isinstance(value, QueueRow):
         return value.as_json()
     if is_dataclass(value) and not isinstance(value, type):
-        pairs = ((each.name, as_object(getattr(value, each.name))) for each in fields(value))
-        return {_camel(name): found for name, found in pairs if found is not None and found not in ("", [], {})}
+        pairs = ((key_of(each), as_object(getattr(value, each.name))) for each in fields(value))
+        return {key: found for key, found in pairs if found is not None and found not in ("", [], {})}
     if isinstance(value, Mapping):
         return {str(key): as_object(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [as_object(each) for each in value]
     return value
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(other.capitalize() for other in others)

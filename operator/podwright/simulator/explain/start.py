@@ -10,12 +10,12 @@ from math import inf
 
 from podwright.api.policy_status import rfc3339
 from podwright.core.cycle import Placement, schedule
-from podwright.core.framework.durations import format_duration
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.gangs.start_times import by_end, fewest_ended
+from podwright.core.objects.durations import format_duration
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.wording import counted
 from podwright.simulator.explain.changes.groups import planner_for

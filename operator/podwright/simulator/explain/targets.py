@@ -25,6 +25,7 @@ from podwright.core.objects.pod_group import (
     WORKLOAD_API,
     group_key,
 )
+from podwright.core.objects.raw import mapping_at, value_at
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.engine.intake.owners import OwnerObject, UnusableError
@@ -180,15 +181,12 @@ def _of_owner(cluster: LoadedCluster, target: Target) -> Target:
 
 
 def _key(raw: Raw) -> tuple[str, str]:
-    metadata = raw.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
+    metadata = mapping_at(raw, "metadata")
     return str(metadata.get("namespace") or "default"), str(metadata.get("name") or "")
 
 
 def _labels(raw: Raw) -> Mapping[str, str]:
-    metadata = raw.get("metadata")
-    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    return labels if isinstance(labels, Mapping) else {}
+    return mapping_at(raw, "metadata", "labels")
 
 
 def _parsed(raw: Raw) -> PodInfo:
@@ -275,8 +273,7 @@ def _not_created(snapshot: Snapshot, target: Target, pods: int) -> Iterator[Shar
     """Why pods that the workload should have do not exist, in the words of a quota or of an admission webhook."""
     raw = next((raw for raw in snapshot.of_kind(target.kind) if _key(raw) == (target.namespace, target.name)), {})
     for failure in replica_failures(raw):
-        spec = raw.get("spec")
-        replicas = spec.get("replicas") if isinstance(spec, Mapping) else None
+        replicas = value_at(raw, "spec", "replicas")
         lacking = max(0, (replicas if isinstance(replicas, int) else 1) - pods)
         why = failure.get("message") or f"{failure.get('reason')}, and a snapshot has no more of it"
         yield SharedCause(reason="ReplicaFailure", text=f"its controller cannot create them: {why}", pods=lacking)
@@ -343,8 +340,7 @@ def _owned(
 
 def _controller(raw: Raw) -> tuple[str, str]:
     """Kind and name of the controlling owner; empty if there is none."""
-    metadata = raw.get("metadata")
-    references = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
+    references = value_at(raw, "metadata", "ownerReferences")
     for each in references if isinstance(references, list) else ():
         if isinstance(each, Mapping) and each.get("controller"):
             return str(each.get("kind") or ""), str(each.get("name") or "")

@@ -76,7 +76,7 @@ def _set_object(trial: Trial, raw: Raw, where: str) -> None:
     elif kind in trial.cluster.stored_kinds:
         change = partial(trial.set_object, kind)
     else:
-        raise HypothesisError(f"{where}: kind {kind!r} does not matter to scheduling")
+        raise HypothesisError(f"{where}: objects of kind {kind!r} cannot be tried")
     try:
         change(raw)
     except InvalidObjectError as error:

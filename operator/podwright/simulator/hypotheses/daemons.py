@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.raw import value_at
 from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Waiting
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.placing import place
@@ -55,9 +56,7 @@ def _meant_for(pod: PodInfo, model: str, name: str) -> PodInfo:
 
 def _terms(raw: Raw) -> Iterator[Raw]:
     """The required terms of the pod's node affinity; none if one of the fields is not of its type."""
-    found: Any = raw
-    for field in ("spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms"):
-        found = found.get(field) if isinstance(found, Mapping) else None
+    found = value_at(raw, "spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
     if isinstance(found, list) and all(isinstance(term, Mapping) for term in found):
         yield from found
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import HOSTNAME, Node
 from podwright.core.objects.pod import PodInfo, belongs_to_node
+from podwright.core.objects.raw import mapping_at
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.preemption.budgets import BudgetRules, StoredBudgets
@@ -140,8 +141,7 @@ def _protected(cluster: LoadedCluster, rules: BudgetRules, pod: PodInfo) -> str:
     """
     budgets = rules.of(pod.namespace) if pod.labels else None
     applying = None if budgets is None else budgets.applying(pod)
-    status = cluster.assigned.get(pod.uid, {}).get("status")
-    status = status if isinstance(status, Mapping) else {}
+    status = mapping_at(cluster.assigned.get(pod.uid), "status")
     if budgets is None or applying is None or pod.terminating or status.get("phase") == "Pending":
         return ""
     first, mask = applying

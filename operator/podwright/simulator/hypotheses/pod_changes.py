@@ -9,6 +9,8 @@ from typing import Any
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod_group import MADE_API
+from podwright.core.objects.raw import mapping_at
 from podwright.simulator.hypotheses.hypothesis import MAX_PODS, AppliedHypothesis, HypothesisError, Scale, Waiting
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.trial import Trial, created_anew
@@ -20,6 +22,7 @@ def scale_workload(trial: Trial, scale: Scale, applied: AppliedHypothesis) -> No
     cluster = trial.cluster
     label = f"{scale.kind} {scale.namespace}/{scale.name}"
     placed, pending = _pods_of(cluster, scale)
+    _scale_owner(trial, scale, [*placed, *pending])
     more = scale.replicas - len(placed) - len(pending)
     if more > 0:
         model = _model_of(cluster, scale, [*placed, *pending])
@@ -42,6 +45,24 @@ def scale_workload(trial: Trial, scale: Scale, applied: AppliedHypothesis) -> No
     applied.gone += leaving
     trial.evict([pod for pod in leaving if pod.uid not in cluster.pending])
     trial.drop_pending([pod for pod in leaving if pod.uid in cluster.pending])
+
+
+def _scale_owner(trial: Trial, scale: Scale, pods: Sequence[PodInfo]) -> None:
+    """WorkloadGroupings read the new number from the workload: its groups may have other minimums."""
+    raw = trial.cluster.workloads.get((scale.kind, scale.namespace, scale.name))
+    if raw is None or not isinstance(raw.get("spec"), Mapping):
+        return
+    spec = dict(raw["spec"])
+    if scale.kind != "Job":
+        spec["replicas"] = scale.replicas
+    else:
+        # Of an elastic indexed Job, both change together.
+        if spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism"):
+            spec["completions"] = scale.replicas
+        spec["parallelism"] = scale.replicas
+    trial.set_owner({**raw, "spec": spec})
+    for pod in {pod.group: pod for pod in pods if pod.group.startswith(MADE_API)}.values():
+        trial.cluster.made_groups.joined(replace(pod, group=""), trial.set_object, anew=True)
 
 
 def _pods_of(cluster: LoadedCluster, scale: Scale) -> tuple[list[PodInfo], list[PodInfo]]:
@@ -90,8 +111,7 @@ def _from_template(raw: Raw, name: str) -> PodInfo | None:
     template = spec.get("template") if isinstance(spec, Mapping) else None
     if not isinstance(template, Mapping):
         return None
-    metadata = template.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
+    metadata = mapping_at(template, "metadata")
     namespace = str((raw.get("metadata") or {}).get("namespace") or "default")
     owner = {
         "apiVersion": raw.get("apiVersion") or "apps/v1",

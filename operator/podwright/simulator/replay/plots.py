@@ -11,20 +11,14 @@ from html import escape
 from typing import Final
 
 from podwright.core.objects.resources import CPU
+from podwright.engine.view.rebalance_picture import COLORS, STYLE
 from podwright.simulator.replay.meter import MeterSample
 from podwright.simulator.replay.scorecard import Scorecard
 
 WIDTH, HEIGHT = 860, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 70, 48
-COLORS: Final = ("#2f6feb", "#d1242f", "#1a7f37", "#bf8700", "#8250df", "#0a7ea4", "#57606a", "#bc4c00")
 _DASHES: Final = ("", "7 4", "2 3", "10 3 2 3", "4 4", "1 3", "", "7 4")
 """Dashes, so that lines can be distinguished without colours."""
-STYLE: Final = (
-    "<style>text{fill:#1f2328}.grid{stroke:#d0d7de}.back{fill:#ffffff}"
-    "@media (prefers-color-scheme: dark){text{fill:#e6edf3}.grid{stroke:#3d444d}.back{fill:#0d1117}}</style>"
-)
-"""The style of all plots, readable on light and on dark pages."""
-
 Points = Sequence[tuple[float, float]]
 
 

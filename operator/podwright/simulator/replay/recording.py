@@ -18,7 +18,7 @@ import orjson
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
-from podwright.core.objects.raw import json_type
+from podwright.core.objects.raw import json_type, mapping_at
 from podwright.simulator.replay.stream import (
     Arrival,
     Event,
@@ -112,8 +112,7 @@ class _Reading:
             self._nodes.append(NodeUpdate(time, name, None if kind == "DELETED" else raw))
 
     def _pod(self, kind: str, time: float, raw: Raw, duration: float | None, where: str) -> None:
-        metadata, spec, status = (raw.get(key) for key in ("metadata", "spec", "status"))
-        metadata, spec, status = (each if isinstance(each, Mapping) else {} for each in (metadata, spec, status))
+        metadata, spec, status = (mapping_at(raw, key) for key in ("metadata", "spec", "status"))
         uid = str(metadata.get("uid") or f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}")
         seen = self._pods.get(uid)
         over = kind == "DELETED" or status.get("phase") in FINISHED

@@ -525,6 +525,7 @@ class _Replay:
             queues=self._queue_meter.figures(),
             queue_samples=self._queue_meter.samples,
             rebalancing=[each.figures() for each in self._rebalanced.values()],
+            gangs=self._cache.groups.waiting(),
         )
 
 

@@ -54,11 +54,14 @@ class Scorecard:
     queue_samples: Sequence[QueueSample] = ()
     rebalancing: Sequence[RebalanceFigures] = ()
     """What each RebalancePolicy has moved."""
+    gangs: Sequence[str] = ()
+    """The gangs that still wait at the end, by their workloads, and how far each is."""
 
     def as_dict(self) -> dict[str, Any]:
         """The scorecard as JSON has it. Keys are in camel case."""
         found = dict(as_json(self))
-        without = [key for key, given in (("queue", self.queues), ("rebalancing", self.rebalancing)) if not given]
+        parts = (("queue", self.queues), ("rebalancing", self.rebalancing), ("gangs", self.gangs))
+        without = [key for key, given in parts if not given]
         return {key: value for key, value in found.items() if not key.startswith(tuple(without))}
 
 

@@ -8,8 +8,9 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.cli.reports.queues import branches, queue_resources
+from podwright.kube.kinds import KAI_QUEUE, VOLCANO_QUEUE
 from podwright.simulator.queue_rows import QueueAmounts, QueueRow, rows_from, rows_of, rows_of_views
-from support.objects.queues import queue
+from support.objects.queues import other_queue, queue
 from support.simulator.kit import loaded, node, pod
 
 GPU = "nvidia.com/gpu"
@@ -66,6 +67,33 @@ def test_the_tree_has_what_each_queue_has_and_may_have(run):
         "",
         "b: x/train-0 waits: ml holds 20 of 24 nvidia.com/gpu",
     ]
+
+
+def test_queues_of_other_apis_are_in_the_tree(run):
+    gpus = {"gpu": {"quota": 4, "limit": -1}, "cpu": {"quota": -1, "limit": -1}}
+    kai = {"allocated": {GPU: "6"}, "requested": {GPU: "8"}, "conditions": [{"type": "OverQuota", "status": "True"}]}
+    refused = {"conditions": [{"type": "Accepted", "status": "False", "message": "SchedulingQueue ml counts"}]}
+    objects = [
+        other_queue(KAI_QUEUE, "team", kai, parentQueue="ml", resources=gpus),
+        other_queue(KAI_QUEUE, "ml", refused),
+        other_queue(KAI_QUEUE, "second", refused, resources=gpus),
+        other_queue(KAI_QUEUE, "wrong", resources={"gpu": {"quota": "many"}}),
+        other_queue(VOLCANO_QUEUE, "batch", {"state": "Closing", "allocated": {GPU: "1"}}, capability={GPU: 2}),
+        *QUEUES[2:3],
+    ]
+    lines = run("--resource", GPU, objects=objects).splitlines()
+    assert [re.split(r"\s{2,}", line) for line in lines[1:6]] == [
+        ["batch", "Hold", "-", "2", "-", "1", "1", "-", "-"],
+        ["ml", "Open", "16", "24", "22", "20", "4", "-", "-"],
+        ["└ team", "Open", "4", "-", "-", "6", "2", "2", "-"],
+        ["second", "Invalid", "4", "-", "-", "-", "-", "-", "-"],
+        ["wrong", "Invalid", "-", "-", "-", "-", "-", "-", "-"],
+    ]
+    assert any("second: SchedulingQueue ml counts" in line for line in lines)
+    assert any("wrong: spec.resources.gpu" in line for line in lines)
+    (team,) = (each for each in json.loads(run("-o", "json", objects=objects))["queues"] if each["name"] == "team")
+    assert team["parent"] == "ml"
+    assert team["resources"][GPU] == {"guarantee": "4", "allocated": "6", "borrowed": "2", "pending": "2"}
 
 
 def test_several_resources_have_a_line_each_where_a_queue_has_any(run):

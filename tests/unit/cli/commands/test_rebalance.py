@@ -8,9 +8,12 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from podwright.cli.commands import rebalance as command
 from podwright.cli.commands.rebalance import stop_all
 from podwright.cli.main import main
-from podwright.simulator.replay.plots import COLORS
+from podwright.core.framework.program import Answer
+from podwright.core.rebalance.exact import NOTHING_BETTER
+from podwright.engine.view.rebalance_picture import COLORS
 from support.http.kit import api, says
 from support.rebalance.kit import gang, node, old, policy
 
@@ -23,18 +26,22 @@ CLUSTER = [
 ]
 TIDY = policy()
 TABLE = """\
-tidy: 1 move, 1 node emptied
+tidy: 1 move, 1 node emptied (plan b14f1c8b9e0c6bed)
 
 empties node n1 (1 move)
   default/c  n1 -> n0
 
 Held back
   1 node: has a pod that has no controller of the given kinds, which would create it again
+
+The exact search found nothing better.
 """
 
 
 @pytest.fixture
-def plan(tmp_path):
+def plan(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "solve", lambda *_: Answer(proved=True))
+
     def invoke(*args, objects=(*CLUSTER, TIDY), code=0):
         path = tmp_path / "cluster.json"
         path.write_text(json.dumps({"kind": "List", "items": objects}))
@@ -52,8 +59,10 @@ def test_a_plan_says_what_moves_where_and_why(plan):
 def test_programs_get_the_same(plan):
     (found,) = json.loads(plan("-o", "json"))["plans"]
     assert (found["policy"], found["gain"], found["moves"]) == ("tidy", 1, 1)
+    assert found["hash"] in TABLE
     assert found["steps"][0]["moves"][0]["target"] == "n0"
     assert found["heldBack"][0]["what"] == "node"
+    assert found["exact"] == NOTHING_BETTER
 
 
 def test_the_picture_shows_the_nodes_of_each_rack_before_and_after(plan, tmp_path):
@@ -87,6 +96,16 @@ def test_room_that_is_made_is_named(plan, tmp_path):
     shown = plan("--policy", str(file))
     assert "tidy: 1 move, room for 1 pod" in shown
     assert "makes room on node n1 (1 move)" in shown
+
+
+def test_room_in_domains_is_named(plan, tmp_path):
+    file = tmp_path / "policy.json"
+    goal = {"type": "MakeRoom", "requests": {"cpu": 4}, "topologyKey": "kubernetes.io/hostname", "domains": 3}
+    file.write_text(json.dumps(policy(goals=[goal])))
+    shown = plan("--policy", str(file))
+    assert "tidy: 1 move, room in 1 domain" in shown
+    assert "makes room in hostname n1 (1 move)" in shown
+    assert "2 domains: asked for by goal MakeRoom, but no moves make room" in shown
 
 
 def test_room_for_gangs_is_named(plan, tmp_path):

@@ -107,3 +107,20 @@ def test_recordings_bring_their_own_nodes(run):
 def test_wrong_input_is_an_error_that_says_where(run, args, files, problem):
     usage = "needs" in problem or "--price" in problem
     assert problem in run(*args, code=2 if usage else 1, **files).output
+
+
+def test_gangs_that_wait_at_the_end_are_named_by_their_workloads(run):
+    api = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+    raws = [node("n0", cpu="1")]
+    for number in range(12):
+        owners = [{"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": f"llm-{number}", "uid": "u"}]
+        metadata = {"name": f"g{number}", "namespace": "default", "ownerReferences": owners}
+        raws.append({**api, "metadata": metadata, "spec": {"minMember": 2}})
+        named = {"annotations": {"scheduling.k8s.io/group-name": f"g{number}"}}
+        raws += [pod(f"p{number}-{member}", cpu="1", metadata=named) for member in range(2)]
+    lines = [json.dumps({"time": 0, "type": "INITIAL", "object": raw}) for raw in raws]
+    lines.append(json.dumps({"time": 60, "type": "ADDED", "object": pod("last", cpu="4")}))
+    shown = run("recording.jsonl", **{"recording.jsonl": "\n".join(lines)}).stdout
+    assert "built-in: 12 gangs left waiting at the end\n" in shown
+    assert "  RayCluster default/llm-0: 0 of 2 pods that start together have a node, 2 exist\n" in shown
+    assert shown.endswith("  and 2 more\n")

@@ -81,6 +81,15 @@ def test_the_text_has_the_agreement_and_both_reasons_of_each_disagreement(run):
     assert "default/lower at 1970-01-01T00:16:40Z: the policy prefers another node" in text
 
 
+def test_the_text_names_the_last_groups_that_were_not_compared(run, answer):
+    policy = answer["policies"][0]
+    policy["skipped"], policy["groups"] = {"podGroup": 33}, [f"Job default/j{number}" for number in range(11)]
+    lines = run().output.splitlines()
+    at = lines.index("         33  not compared: in a pod group")
+    assert lines[at + 1] == "             Job default/j1"
+    assert lines[at + 10 : at + 12] == ["             Job default/j10", "             and 1 more pod groups"]
+
+
 def test_texts_of_others_cannot_change_the_terminal(run):
     output = run().output
     assert "\x1b" not in output

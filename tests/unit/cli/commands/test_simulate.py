@@ -1,12 +1,14 @@
 """`podwright simulate` as a user runs it."""
 
 import json
+from xml.etree import ElementTree
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from podwright.cli.commands.simulate import simulate
+from podwright.engine.view.rebalance_picture import COLORS
 from support.objects.builders import make_policy
 from support.objects.queues import queue
 from support.simulator.kit import item, node, pod
@@ -169,3 +171,18 @@ def test_a_file_may_have_policies_and_other_objects(run):
     assert "default/two" in shown.stdout.partition("would be pending")[0]
     assert "packs@" in shown.stdout
     assert "queue ml is in state Closed" in shown.stdout
+
+
+def test_the_picture_shows_what_waits_what_moves_and_what_is_evicted(run, tmp_path):
+    low, high = pod("low", on="a", spec={"priority": 0}), pod("high", cpu="3", spec={"priority": 10})
+    nodes = [node("a", cpu="3"), node("b", cpu="2"), node("c")]
+    objects = [*nodes, low, pod("stays", on="b"), pod("moves", on="c"), high]
+    run("--drain", "c", "--picture", "p.svg", objects=objects, **{"p.svg": ""})
+    drawn = ElementTree.parse(tmp_path / "p.svg").getroot()
+    cells = [
+        (cell[0].text, [(bar.get("fill"), bar.get("height")) for bar in cell[2:]])
+        for cell in drawn.iter("{http://www.w3.org/2000/svg}g")
+    ]
+    stays, leaves, comes, waited = COLORS[0], COLORS[1], COLORS[2], COLORS[4]
+    assert cells[:3] == [("a", [(leaves, "12.0")]), ("b", [(stays, "18.0")]), ("c", [(leaves, "9.0")])]
+    assert cells[3:] == [("a", [(waited, "36.0")]), ("b", [(stays, "18.0"), (comes, "18.0")]), ("c", [])]

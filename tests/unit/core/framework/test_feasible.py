@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from podwright.core.framework.interface import ROWS_PER_GAP, Feasible
+from podwright.core.framework.interface import FILLED_SIZE, ROWS_PER_GAP, Feasible
 
-SIZE = 4 * ROWS_PER_GAP
+SIZE = FILLED_SIZE
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,8 @@ SIZE = 4 * ROWS_PER_GAP
         pytest.param([0], id="the first"),
         pytest.param([SIZE - 1], id="the last"),
         pytest.param([7, 8, SIZE - 1], id="neighbours"),
+        pytest.param(range(0, SIZE, ROWS_PER_GAP), id="as many as are filled"),
+        pytest.param(range(SIZE - SIZE // ROWS_PER_GAP, SIZE), id="the last ones"),
         pytest.param(range(0, SIZE, 3), id="many"),
         pytest.param(range(SIZE), id="all"),
     ],
@@ -29,9 +31,16 @@ def test_the_rows_that_pass_and_their_part_of_a_column(infeasible):
     table = SimpleNamespace(size=SIZE, valid=np.ones(SIZE, np.bool_), full=True)
     column = np.arange(SIZE) * 10
     feasible = Feasible.passing(table, alive)
-    passing = np.flatnonzero(alive).tolist()
+    passing = feasible.slots.tolist()
     assert len(feasible) == len(passing)
-    assert [feasible.slot(index) for index in range(0, len(passing), 97)] == passing[::97]
-    assert feasible.slots.tolist() == passing
-    assert [feasible.slot(index) for index in range(0, len(passing), 97)] == passing[::97]
-    assert feasible.take(column).tolist() == column[alive].tolist()
+    assert sorted(passing) == np.flatnonzero(alive).tolist()
+    assert feasible.take(column).tolist() == column[passing].tolist()
+    for fresh in (feasible, Feasible.passing(table, alive)):
+        assert [fresh.slot(index) for index in range(len(passing))] == passing
+
+
+def test_a_small_table_keeps_the_order_of_its_rows():
+    alive = np.ones(FILLED_SIZE - 1, np.bool_)
+    alive[7] = False
+    table = SimpleNamespace(size=len(alive), valid=np.ones(len(alive), np.bool_), full=True)
+    assert Feasible.passing(table, alive).slots.tolist() == np.flatnonzero(alive).tolist()

@@ -7,9 +7,12 @@ import pytest
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import Code, unschedulable
 from podwright.core.gangs.decisions import GangFault, GangPlacement, GangPreemption, GangRejection
+from podwright.core.gangs.gang_preemption import REMOVAL_SECONDS
 from podwright.core.gangs.plan import decide
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
+from podwright.core.state.deadline import TookLongError
+from podwright.core.state.transaction import CacheTransaction
 from support.gangs.kit import HOST, NOW, ZONE, FullCluster, budget, group_of, one, room
 
 
@@ -168,6 +171,14 @@ class TestVictims:
         assert cluster.victims() == ["b"]
         cluster.cache.set_pod(parse_pod(one("b", "n1", group="h", start="2023-01-01T00:00:00Z")))
         assert cluster.victims() == ["a"]
+
+
+def test_more_potential_victims_than_a_slice_has_time_for_are_not_removed_in_the_loop(monkeypatch):
+    cluster = FullCluster([room("n1", 6)], [one(f"p{i}", "n1") for i in range(6)])
+    cluster.cache.deadline.check, cluster.cache.deadline.longest_step = lambda: None, 5.5 * REMOVAL_SECONDS
+    monkeypatch.setattr(CacheTransaction, "remove", lambda *_: pytest.fail("removed"))
+    with pytest.raises(TookLongError):
+        cluster.preempt()
 
 
 class TestInterPodConstraints:
@@ -431,7 +442,7 @@ class TestWholeDecision:
         class Fickle:
             """A planner whose second plan succeeds."""
 
-            framework, cache, group = planner.framework, planner.cache, planner.group
+            framework, cache, group, solve = planner.framework, planner.cache, planner.group, None
 
             def plan(self, _pods):
                 return answers.pop(0)

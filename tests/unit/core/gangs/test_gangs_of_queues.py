@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.core.gangs import gang_preemption
 from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.gang_preemption import may_preempt
 from podwright.core.gangs.plan import GangPlanner, decide
@@ -191,3 +192,15 @@ class TestLimits:
         assert not isinstance(decision, GangPlacement)
         assert decision.preemption is not None
         assert all(victim.terminating for victim in decision.preemption.victims)
+
+
+def test_every_zone_is_tried_until_one_gives_enough(monkeypatch):
+    cluster = QueuedCluster([4] * 50, [queue("a"), queue("b", reclaim_min_runtime=60.0)], zones=50)
+    for i in range(200):
+        cluster.runs(f"b{i}", "b", f"n{i // 4}", since=3600 if i >= 196 else 10)
+    cluster.waits("b-more", "b")
+    cluster.gang("gang", "a", 2)
+    cluster.group("gang", 2, schedulingConstraints={"topology": [{"key": ZONE}]})
+    assert cluster.gang_victims("gang") == ["b198", "b199"]
+    monkeypatch.setattr(gang_preemption, "MOST_WORK", 40 * 2 * 5_050)
+    assert cluster.gang_victims("gang") == []

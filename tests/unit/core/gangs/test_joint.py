@@ -19,10 +19,12 @@ from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.joint import COUNTED, NOT_FOUND, NOT_PLANNED, PROVED, TOO_LARGE
 from podwright.core.gangs.plan import decide
 from podwright.core.gangs.simulation import Simulation
+from podwright.core.objects.pod import parse_pod
 from podwright.core.state.transaction import CacheTransaction
 from support.gangs.highs import by_highs
 from support.gangs.kit import HOST, NOW, ZONE, FullCluster, one, room
 from support.gangs.members import MixedCluster, even, near
+from support.objects.builders import make_pod
 
 CASES = int(40 * float(os.environ.get("PODWRIGHT_EXAMPLES", "1")))
 
@@ -71,7 +73,7 @@ class TestPlacements:
         assert found == {"s0": "d", "l0": "a", "k0": "e"}
 
     def test_a_solution_that_a_filter_refuses_is_replaced_by_another_one(self):
-        """The program does not know ports of hosts."""
+        """The program knows of ports, the solver does not care."""
         port = {"hostPort": 80, "containerPort": 80}
         ports = {"containers": [{"name": "c", "ports": [port], "resources": {"requests": {"cpu": "4"}}}]}
         nodes = [room("a", 8), room("b", 8), room("c", 3)]
@@ -96,8 +98,36 @@ class TestProofs:
         decision = jointly(cluster, lambda *_: pytest.fail("counting is enough"))
         assert COUNTED in decision.message
 
+    def test_by_counting_without_the_room_that_others_are_nominated_to(self):
+        cluster = MixedCluster([room("large", 8), room("small", 3), room("held", 9)], [("s", 3, {}), ("l", 8, {})])
+        cluster.cache.nominator.add(parse_pod(make_pod("first", requests={"cpu": "8"}, priority=100)), "large")
+        assert nodes_of(jointly(cluster)) == {"s0": "small", "l0": "held"}
+        for number in range(2):
+            cluster.cache.nominator.add(
+                parse_pod(make_pod(f"next-{number}", requests={"cpu": "4"}, priority=100)), "held"
+            )
+        decision = jointly(cluster, lambda *_: pytest.fail("counting is enough"))
+        assert COUNTED in decision.message
+
+    def test_room_that_less_important_pods_are_nominated_to_counts(self):
+        cluster = MixedCluster([room("large", 8), room("small", 3)], [("s", 3, {}), ("l", 8, {})])
+        cluster.cache.nominator.add(parse_pod(make_pod("first", requests={"cpu": "8"}, priority=-1)), "large")
+        assert nodes_of(jointly(cluster)) == {"s0": "small", "l0": "large"}
+
     def test_by_the_program(self):
         cluster = MixedCluster([room("a", 5), room("b", 5)], [("m", 2, near("m", HOST, anti=True))] * 3)
+        assert PROVED in jointly(cluster).message
+
+    def test_of_ports_of_hosts(self):
+        def port(number: int) -> dict[str, Any]:
+            ports = [{"hostPort": number, "containerPort": 80}]
+            return {"containers": [{"name": "c", "ports": ports, "resources": {"requests": {"cpu": "2"}}}]}
+
+        nodes, taken = [room(name, 6) for name in "abc"], one("web", "c", 1000, spec=port(80))
+        fits = [("m", 2, port(80)), ("m", 2, port(80)), ("n", 2, port(81)), ("o", 2, port(81))]
+        cluster = MixedCluster(nodes, fits, placed=[taken])
+        assert len(nodes_of(jointly(cluster))) == 4
+        cluster = MixedCluster(nodes, [*fits, ("m", 2, port(80))], placed=[taken])
         assert PROVED in jointly(cluster).message
 
     def test_none_after_a_filter_has_refused_a_solution(self):

@@ -21,7 +21,7 @@ from podwright.core.objects.pod import parse_pod
 from support.costs.call_counts import calls_of
 from support.gangs.by_trial import by_trial
 from support.gangs.highs import by_highs
-from support.gangs.kit import HOST, FullCluster, one, room
+from support.gangs.kit import HOST, NOW, FullCluster, budget, one, room
 from support.gangs.members import near
 from support.objects.builders import make_pod
 
@@ -32,7 +32,7 @@ class Cluster(FullCluster):
     def __init__(self, *cpus: int, placed=()):
         super().__init__([room(f"n{i}", cpu) for i, cpu in enumerate(cpus)], placed, members=0, min_count=1)
 
-    def pack(self, *pods: tuple[int, int], solve=by_trial, spec=None, cpu=lambda: 0.0):
+    def pack(self, *pods: tuple[int, int], solve=by_trial, spec=None, clock=lambda: 0.0, preempts_at=None):
         """Pods of so many CPUs, and of this priority."""
         parsed = [
             parse_pod(
@@ -42,7 +42,7 @@ class Cluster(FullCluster):
             for i, (cpu, priority) in enumerate(pods)
         ]
         before = self.cache.table.requested("cpu").copy()
-        packed = Packing(self.framework, self.cache, lambda _n: 0, solve, 1.0, cpu).pack(parsed)
+        packed = Packing(self.framework, self.cache, lambda _n: 0, solve, 1.0, clock, preempts_at).pack(parsed)
         assert (self.cache.table.requested("cpu") == before).all()
         return packed
 
@@ -168,7 +168,7 @@ def test_pods_that_are_left_preempt_and_others_wait_for_that():
 def test_of_many_pods_that_are_left_some_are_decided_later():
     """Each reading of the clock takes a quarter of the time."""
     clock = count(0, OTHERS_SECONDS / 4)
-    packed = Cluster(4).pack((4, 5), *[(1, 0)] * 20, solve=None, cpu=lambda: next(clock))
+    packed = Cluster(4).pack((4, 5), *[(1, 0)] * 20, solve=None, clock=lambda: next(clock))
     assert [type(each) for each in packed.decisions] == [Placement, *[Rejection] * 4]
 
 
@@ -197,3 +197,77 @@ def test_it_is_never_worse_than_one_after_the_other():
         assert packed.certificate == "Optimal", seed
         better[(counts[1], counts[0]) > (alone[1], alone[0])] += 1
     assert better[True] > 2
+
+
+def evicted(packed):
+    """Who is evicted for whom."""
+    return {
+        each.pod.name: sorted(victim.name for victim in each.victims)
+        for each in packed.decisions
+        if isinstance(each, Rejection) and each.nominated_node
+    }
+
+
+class TestEvictions:
+    """Of pods that are packed together under a policy that lets others be evicted."""
+
+    def test_the_least_important_leaves_and_as_few_as_possible(self):
+        running = [one("low", "n0", 1), one("mid", "n0", 3), one("top", "n1", 9), one("low1", "n1", 1)]
+        cluster = Cluster(2, 2, placed=running)
+        packed = cluster.pack((1, 5), (1, 2), (1, 1), solve=by_highs, preempts_at=NOW)
+        assert evicted(packed) in ({"p0": ["low"], "p1": ["low1"]}, {"p0": ["low1"], "p1": ["low"]})
+        assert packed.placed == 2
+        assert packed.certificate == "Optimal"
+        assert packed.decisions[0].nominated_node in ("n0", "n1")
+
+    def test_nobody_is_evicted_where_all_fit_or_no_more_would(self):
+        assert not evicted(Cluster(4, placed=[one("low", "n0")]).pack((2, 5), (1, 5), solve=nothing, preempts_at=NOW))
+        packed = Cluster(2, placed=[one("low", "n0", 1)]).pack((1, 5), (3, 5), solve=by_highs, preempts_at=NOW)
+        assert (placed(packed), evicted(packed)) == ({"p0": "n0"}, {})
+
+    def test_a_pod_takes_no_room_that_only_a_more_important_one_may_take(self):
+        """Pod p1 of priority 2 would fit if p0 had `mid` evicted, which p0 does not need."""
+        cluster = Cluster(2, 2, placed=[one("mid", "n0", 3), one("mid1", "n0", 3), one("low", "n1", 1)])
+        packed = cluster.pack((1, 5), (2, 2), solve=by_highs, preempts_at=NOW)
+        assert placed(packed) == {"p0": "n1"}
+        assert evicted(packed) == {}
+
+    def test_no_budget_is_violated(self):
+        guarded = one("low", "n0", labels={"app": "db"})
+        cluster = Cluster(1, placed=[guarded])
+        cluster.cache.set_object("PodDisruptionBudget", budget("db", 0, {"app": "db"}))
+        assert evicted(cluster.pack((1, 5), (1, 4), solve=by_highs, preempts_at=NOW)).get("p1") is None
+        cluster.cache.set_object("PodDisruptionBudget", budget("db", 1, {"app": "db"}))
+        assert evicted(cluster.pack((1, 5), (1, 4), solve=by_highs, preempts_at=NOW)) == {"p0": ["low"]}
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_never_fewer_of_a_higher_priority_and_only_less_important_ones_leave(self, seed):
+        choose = random.Random(seed)
+        cpus = [choose.randint(3, 6) for _ in range(3)]
+        running = [
+            one(f"r{node}-{i}", f"n{node}", choose.randint(0, 4)) for node in range(3) for i in range(cpus[node] - 1)
+        ]
+        pods = [(choose.randint(1, 3), choose.randint(1, 5)) for _ in range(choose.randint(2, 5))]
+        without = Cluster(*cpus, placed=running).pack(*pods, solve=by_highs)
+        packed = Cluster(*cpus, placed=running).pack(*pods, solve=by_highs, preempts_at=NOW)
+        order = sorted({priority for _, priority in pods}, reverse=True)
+
+        def counts(names):
+            return [sum(f"p{i}" in names and own == priority for i, (_, own) in enumerate(pods)) for priority in order]
+
+        gained = evicted(packed)
+        assert counts({*placed(packed), *gained}) >= counts(placed(without))
+        for each in packed.decisions:
+            if isinstance(each, Rejection) and each in packed.decisions[: packed.placed]:
+                assert all(victim.priority < each.pod.priority for victim in each.victims)
+        victims = {name for names in gained.values() for name in names}
+        for node, cpu in enumerate(cpus):
+            there = [each for each in packed.decisions if on_node(each) == f"n{node}"]
+            left = sum(
+                raw["spec"]["nodeName"] == f"n{node}" and raw["metadata"]["name"] not in victims for raw in running
+            )
+            assert left + sum(int(each.pod.requests.amounts["cpu"]) // 1000 for each in there) <= cpu
+
+
+def on_node(decision):
+    return decision.node_name if isinstance(decision, Placement) else decision.nominated_node

@@ -98,6 +98,18 @@ def test_the_victims_are_those_of_a_reprieve_that_filters_all_members(first):
     assert preempted > 5
 
 
+def attracted_gang(members: int) -> FullCluster:
+    """Members that need a node with a pod of the app, such as the pods that they evict."""
+    nodes = [room(f"n{i}", 4) for i in range(members)]
+    placed = [
+        one(f"p{i}-{j}", f"n{i}", 200 if j == 0 else 0, labels={"app": "a"}) for i in range(members) for j in range(4)
+    ]
+    near = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": HOST}
+    spec = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}, **in_group()}
+    raws = [make_pod(f"m{i}", priority=100, requests={"cpu": "3"}, spec=spec) for i in range(members)]
+    return replace_members(FullCluster(nodes, placed, members=members), raws)
+
+
 def repelling_gang(members: int) -> FullCluster:
     """Members with an anti-affinity term of their own each, which keeps them from all other pods on their node. All
     nodes are full.
@@ -117,15 +129,19 @@ def repelling_gang(members: int) -> FullCluster:
     return replace_members(FullCluster(nodes, placed, members=members), raws)
 
 
-def assumed(members: int) -> int:
+def assumed(cluster: FullCluster, victims: int) -> int:
     """How often a search for victims assumes a pod."""
-    cluster = repelling_gang(members)
     with mock.patch.object(Cache, "assume", autospec=True, side_effect=Cache.assume) as assume:
         result = cluster.preempt()
-    assert len(result.victims) == 4 * members
+    assert len(result.victims) == victims
     return assume.call_count
 
 
 def test_a_reprieve_puts_only_those_members_in_place_that_matter_for_the_ones_it_filters():
-    few, many = assumed(10), assumed(40)
+    few, many = assumed(repelling_gang(10), 40), assumed(repelling_gang(40), 160)
+    assert many <= 4.5 * few
+
+
+def test_a_reprieve_puts_no_members_in_place_for_what_the_node_itself_refuses():
+    few, many = assumed(attracted_gang(10), 30), assumed(attracted_gang(40), 120)
     assert many <= 4.5 * few

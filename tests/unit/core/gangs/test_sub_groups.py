@@ -13,7 +13,7 @@ from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.branches import branch_of
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
-from podwright.core.gangs.plan import GangPlanner
+from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
@@ -32,6 +32,7 @@ from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.gang_scheduling import NO_PART, TOO_FEW, GangScheduling
 from podwright.core.state.levels import Level
 from podwright.simulator.world import World
+from support.gangs.highs import by_highs
 from support.objects.builders import in_group, make_node, make_pod
 from support.properties import examples
 
@@ -51,10 +52,18 @@ class Divided:
         self.cache.groups.serve(self.key.partition(":")[0])
         self.framework = Framework(default_profile("podwright", PLUGINS, self.world.features), PLUGINS, self.world)
 
-    def pod(self, name: str, part: str = "", labels: Mapping[str, str] | None = None, node: str = "", task: str = ""):
+    def pod(
+        self,
+        name: str,
+        part: str = "",
+        labels: Mapping[str, str] | None = None,
+        node: str = "",
+        task: str = "",
+        cpu: str = "1",
+    ):
         annotation = "pod-group-name" if self.kind == KAI_KIND else "scheduling.k8s.io/group-name"
         all_labels = {**({KAI_SUB_GROUP_LABEL: part} if part else {}), **(labels or {})}
-        raw = make_pod(name, requests={"cpu": "1"}, labels=all_labels, node=node)
+        raw = make_pod(name, requests={"cpu": cpu}, labels=all_labels, node=node)
         raw["metadata"]["annotations"] = {annotation: "gang", **({"volcano.sh/task-spec": task} if task else {})}
         return parse_pod(raw, keep_raw=True)
 
@@ -269,7 +278,7 @@ def test_pods_come_in_an_order_in_which_they_may_be_placed(tree, counts):
         for index in range(count):
             cluster.waits(f"{leaf.name}-p{index}", leaf.name)
     members = cluster.cache.groups.members(cluster.key)
-    branch = branch_of(group, members, members.unplaced(), group.near)
+    branch = branch_of(cluster.cache, group, members.unplaced(), group.near)
     needed = least(group.tree, pods)
     assert (branch.reach >= 0) == (needed < float("inf"))
     if branch.reach < 0:
@@ -288,7 +297,7 @@ def test_pods_beyond_the_minimums_of_parts_come_with_parts_as_a_whole():
     for name in ("a0", "a1", "b0", "b1", "c0", "a2"):
         cluster.waits(name, labels={"part": name[0]})
     group, members = cluster.cache.groups.get(cluster.key), cluster.cache.groups.members(cluster.key)
-    first = next(branch_of(group, members, members.unplaced(), group.near).in_order())
+    first = next(branch_of(cluster.cache, group, members.unplaced(), group.near).in_order())
     assert sorted(pod.name for pod in first) == ["a0", "a1", "a2", "b0", "b1"]
 
 
@@ -448,3 +457,35 @@ class TestTopology:
         decision = self.cluster({"a1": 2, "a2": 2}, 3)
         assert isinstance(decision, GangRejection)
         assert "0/2 placements are available" in next(iter(decision.parts.values()))
+
+
+class TestJointly:
+    """Parts are placed one after the other, and none is taken back for another one. What that misses is planned jointly."""
+
+    def placed(self, cluster: Divided) -> list[str]:
+        group = cluster.cache.groups.get(cluster.key)
+        planner = GangPlanner(cluster.framework, cluster.cache, group, lambda _n: 0, solve=by_highs)
+        decision = decide(planner, cluster.cache.groups.members(cluster.key).unplaced(), 0.0)
+        assert isinstance(decision, GangPlacement), decision
+        return sorted(placement.pod.name for placement in decision.placements)
+
+    def test_two_parts_of_many_small_pods_are_enough_where_one_of_few_large_ones_takes_their_room(self):
+        parts = [sub_group("large", 2), sub_group("b", 3), sub_group("c", 3)]
+        cluster = Divided({"subGroups": parts, "minSubGroup": 2}, room=6)
+        for part, count, cpu in (("large", 2, "2"), ("b", 3, "1"), ("c", 3, "1")):
+            for index in range(count):
+                cluster.waits(f"{part}{index}", part, cpu=cpu)
+        assert isinstance(cluster.plan(), GangRejection)
+        assert self.placed(cluster) == ["b0", "b1", "b2", "c0", "c1", "c2"]
+
+    def test_parts_make_up_a_minimum_of_pods_that_the_first_ones_miss(self):
+        policies = [
+            {"name": name, "subGroupSize": size, "minSubGroups": least, "matchLabelKeys": [name]}
+            for name, size, least in (("four", 4, 0), ("three", 3, 1))
+        ]
+        cluster = Divided({"minMember": 9, "subGroupPolicy": policies}, room=9, kind=VOLCANO_KIND)
+        for name, size, count in (("four", 4, 1), ("three", 3, 3)):
+            for index in range(count * size):
+                cluster.waits(f"{name}{index}", labels={name: str(index // size)})
+        assert isinstance(cluster.plan(), GangRejection)
+        assert self.placed(cluster) == sorted(f"three{index}" for index in range(9))

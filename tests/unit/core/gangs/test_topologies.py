@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,19 +15,20 @@ from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs import branches
 from podwright.core.gangs.branches import Branch, Filling
-from podwright.core.gangs.decisions import GangPlacement, GangRejection
+from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.simulation import Simulation
-from podwright.core.objects.closeness import Closeness
+from podwright.core.gangs.topology_domains import DomainSearch
+from podwright.core.objects.closeness import Closeness, closeness_of, wish_of
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KAI_API, KAI_KIND, group_key
 from podwright.core.plugins import PLUGINS
-from podwright.core.state.topologies import Topologies, UnknownLevelError
+from podwright.core.state.topologies import DomainLevel, DomainTree, Topologies, UnknownLevelError
 from podwright.core.state.transaction import CacheTransaction
 from podwright.simulator.world import World
 from support.gangs.cluster import GangCluster, ported
-from support.objects.builders import make_node, make_pod
+from support.objects.builders import in_group, make_node, make_pod
 from support.properties import examples
 
 LEVELS = ("zone", "rack", "host")
@@ -115,6 +117,20 @@ class TestRequired:
         assert where(gang(shape, 4, **near("rack")).plan()) == {"z-last-1": 4}
         assert len(tried) == 4
 
+    def test_of_100_000_domains_only_those_that_are_tried_are_looked_at_one_by_one(self, monkeypatch):
+        count, last, made = 100_000, 99_998, []
+        nodes = DomainLevel.nodes
+        monkeypatch.setattr(DomainLevel, "nodes", lambda *args: (made.append(args), nodes(*args))[1])
+        level = DomainLevel("rack", np.arange(count), count=count, above=None, value_at=str)
+        room = np.full(count, 3)
+        room[last] = 4
+        unused = [np.zeros(count, np.bool_)]
+        search = DomainSearch(DomainTree([level], 0, 0, -1), [(level.sums(room), room)], 4, 4, unused)
+        assert [np.flatnonzero(each.nodes).tolist() for each in search.attempts()] == [[last]]
+        assert len(made) == 1
+        room[last] = 2
+        assert search.nearest_miss() == "; rack 0: room for 3 of 4"
+
     def test_many_domains_of_a_part_that_cannot_be_placed_take_steps_and_come_to_an_end(self, monkeypatch):
         """A part whose pods are too few fails before any is scheduled."""
         cluster = gang({f"z/r{i}/1": 3 for i in range(200)}, 2)
@@ -143,6 +159,103 @@ class TestRequired:
         shape = {"z/a/1": 1, "z/b/1": 4, "z/b/2": 4}
         cluster = gang(shape, 1, min_count=2, placed=[there], **near("rack"))
         assert where(cluster.plan()) == {"z-b-1": 1}
+
+
+REQUIRED, PREFERRED, SLICE, SLICE_SIZE = (
+    f"kueue.x-k8s.io/podset-{each}"
+    for each in (
+        "required-topology",
+        "preferred-topology",
+        "slice-required-topology",
+        "slice-size",
+    )
+)
+
+
+class TestAnnotationsOfKueue:
+    """Of the pods of a group that says nothing itself."""
+
+    def wishing(self, shape: Mapping[str, int | str], *wishes: Mapping[str, str], served: bool = True, **options: Any):
+        """A gang whose members have these annotations. `there`: placed members, by node."""
+        there = [
+            make_pod(f"on-{node}", node=node, requests={"cpu": "1"}, spec=in_group(), metadata={"annotations": wish})
+            for node, wish in options.pop("there", {}).items()
+        ]
+        cluster = gang(shape, len(wishes), placed=there, levels=(), **options)
+        for index, wish in enumerate(wishes):
+            raw = make_pod(f"p{index}", requests={"cpu": "1"}, spec=in_group(), metadata={"annotations": wish})
+            cluster.pods[index] = parse_pod(raw, keep_raw=True)
+            cluster.cache.groups.add_waiting(cluster.pods[index])
+        if served:
+            cluster.cache.topologies.set("kueue.x-k8s.io/default", LEVELS)
+        return cluster
+
+    def test_all_members_are_in_the_required_domain(self):
+        shape = {"z/a/1": 2, "z/b/1": 2, "z/c/1": 3}
+        assert where(self.wishing(shape, *[{REQUIRED: "rack"}] * 3).plan()) == {"z-c-1": 3}
+        decision = self.wishing(shape, *[{REQUIRED: "rack"}] * 4).plan()
+        assert isinstance(decision, GangRejection)
+        assert decision.message.endswith("; rack c: room for 3 of 4")
+
+    def test_what_is_preferred_may_be_anywhere(self):
+        shape = {"y/a/1": 2, "z/b/1": 2, "z/c/1": 2}
+        assert where(self.wishing(shape, *[{PREFERRED: "rack"}] * 2).plan()).keys() == {"y-a-1"}
+        assert where(self.wishing(shape, *[{PREFERRED: "rack"}] * 3).plan()).keys() == {"z-b-1", "z-c-1"}
+        assert where(self.wishing(shape, *[{PREFERRED: "rack"}] * 6).plan()).total() == 6
+
+    def test_each_slice_is_in_one_domain(self):
+        shape = {"z/a/1": 3, "z/b/1": 1, "z/b/2": 1}
+        sliced = {SLICE: "rack", SLICE_SIZE: "2"}
+        assert where(self.wishing(shape, *[sliced] * 4).plan()) == {"z-a-1": 2, "z-b-1": 1, "z-b-2": 1}
+        assert isinstance(self.wishing({"z/a/1": 3, "z/b/1": 1}, *[sliced] * 4).plan(), GangRejection)
+
+    def test_members_with_different_wishes_are_apart(self):
+        shape = {"z/a/1": 2, "z/b/1": 3, "y/c/1": 1}
+        decision = self.wishing(shape, {}, *[{REQUIRED: "rack"}] * 3, *[{PREFERRED: "rack"}] * 2).plan()
+        assert isinstance(decision, GangPlacement)
+        of = {each.pod.name: each.node_name for each in decision.placements}
+        assert {of[f"p{index}"] for index in (1, 2, 3)} == {"z-b-1"}
+        assert len(of) == 6
+        assert isinstance(self.wishing({"z/a/1": 2, "z/b/1": 2}, {}, *[{REQUIRED: "rack"}] * 3).plan(), GangRejection)
+
+    def test_a_member_that_died_is_replaced_in_the_domain_of_those_with_its_wish(self):
+        wish = {REQUIRED: "rack"}
+        for others in ({}, {"z-a-1": {}}):
+            cluster = self.wishing(
+                {"z/a/1": 9, "z/b/1": 4, "z/b/2": 4}, wish, there={"z-b-1": wish, **others}, min_count=2
+            )
+            assert set(where(cluster.plan())) <= {"z-b-1", "z-b-2"}
+
+    def test_the_wish_of_the_group_counts_first(self):
+        assert (
+            where(self.wishing({"z/a/1": 2, "z/b/1": 3}, *[{REQUIRED: "rack"}] * 5, **near("zone")).plan()).total() == 5
+        )
+
+    def test_they_count_while_there_are_topologies_of_kueue(self):
+        assert (
+            where(self.wishing({"z/a/1": 2, "z/b/1": 3}, *[{REQUIRED: "rack"}] * 5, served=False).plan()).total() == 5
+        )
+
+    @pytest.mark.parametrize("size", ["0", "-1", "two", "1.5", "٣", "99999999999", "9" * 5_000])
+    def test_a_size_that_is_none_is_named_with_the_pod(self, size):
+        decision = self.wishing({"z/a/1": 9}, {SLICE: "rack", SLICE_SIZE: size}).plan()
+        assert isinstance(decision, GangFault)
+        assert decision.message == (f"Pod default/p0: metadata.annotations[{SLICE_SIZE}]: expected a number from 1 on")
+
+    @pytest.mark.parametrize(
+        "annotations",
+        [
+            None,
+            [],
+            "text",
+            {REQUIRED: 7},
+            {SLICE: "rack"},
+            {SLICE_SIZE: "2"},
+            {"kueue.x-k8s.io/podset-unconstrained-topology": "true"},
+        ],
+    )
+    def test_other_annotations_ask_for_nothing(self, annotations):
+        assert not closeness_of(wish_of(annotations))
 
 
 class TestSlices:

@@ -12,7 +12,7 @@ from support.objects.builders import make_pod
 
 def spec_fields(pod):
     """All fields of a PodInfo that depend only on the spec."""
-    return [getattr(pod, name) for name in ParsedSpec.__slots__]
+    return [getattr(pod, name) for name in ParsedSpec.__slots__ if name != "brief"]
 
 
 SPEC = {

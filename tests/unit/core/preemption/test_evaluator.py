@@ -5,7 +5,7 @@ from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.args import ArgsError, decode_args
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import parse_pod
-from podwright.core.plugins import PLUGINS
+from podwright.core.plugins import PLUGINS, default_preemption
 from podwright.core.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from podwright.core.preemption.budgets import BudgetRules
 from podwright.core.preemption.evaluator import Candidate, acceptable
@@ -51,6 +51,16 @@ def test_pods_of_equal_priority_are_no_victims():
     assert decision.message.endswith(
         "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
     )
+
+
+def test_no_node_is_searched_for_victims_if_no_placed_pod_is_of_lower_priority(monkeypatch):
+    searched = []
+    monkeypatch.setattr(default_preemption, "select_victims", lambda *given: searched.append(given[3].name))
+    decision = decide([small(name) for name in "ab"], [placed(f"on-{name}", name, 100, "2") for name in "ab"], urgent())
+    assert decision.message.endswith(
+        "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
+    )
+    assert searched == []
 
 
 def test_a_node_that_is_too_small_when_empty_is_not_considered():

@@ -45,6 +45,18 @@ def test_a_queue_keeps_its_guarantee_though_its_share_is_smaller():
     assert cluster.victims(cluster.waits("c3", "c")) == []
 
 
+def test_a_guarantee_counts_no_pods_whose_bindings_are_not_confirmed():
+    cluster = QueuedCluster([3], [queue("a"), queue("b", gpu={"guarantee": 2, "weight": 0})])
+    for name in ("b1", "b2"):
+        cluster.runs(name, "b", "n0")
+    assumed = cluster.waits("b3", "b")
+    cluster.cache.assume(assumed, "n0")
+    claimant = cluster.waits("a1", "a")
+    assert cluster.victims(claimant) == []
+    cluster.cache.set_pod(replace(assumed.on("n0"), start_time=cluster.now))
+    assert len(cluster.victims(claimant)) == 1
+
+
 class TestSeveralResources:
     """Queue b has one pod for each CPU of its guarantee, and more GPUs than its share."""
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from podwright.core.queues.rules import QueueRules
+from support.gangs.highs import by_highs
 from support.queues.histories import IN_FLAVORS, History
 from support.queues.reclaims import GPU, queue
 
@@ -23,8 +24,10 @@ HISTORIES = int(os.environ.get("PODWRIGHT_RECLAIMS", "5"))
     ids=["GPUs alone", "GPUs and CPU", "GPUs in flavors", "GPUs in flavors and of all nodes, and CPU"],
 )
 @pytest.mark.parametrize("seed", range(HISTORIES))
-def test_evictions_keep_the_promises_and_end(seed, resources):
+@pytest.mark.parametrize("solve", [None, by_highs], ids=["as they are found", "the fewest"])
+def test_evictions_keep_the_promises_and_end(seed, resources, solve):
     history = History(seed, resources)
+    history.solve = solve
     for _ in range(4):
         for _ in range(25):
             history.step()

@@ -88,6 +88,18 @@ def test_a_gated_pod_cannot_be_taken_before_pre_enqueue_lets_it_pass(h):
     assert h.queue.take("default/p") is None
 
 
+def test_a_pod_that_is_gated_since_its_first_attempt_can_be_taken_when_pre_enqueue_lets_it_pass(h):
+    held = set()
+    h.pre_enqueue = lambda pod: unresolvable("held").by("Gate") if pod.name in held else None
+    h.rejected("p", "Fit")
+    held.add("p")
+    h.queue.recheck_gate("default/p")
+    assert h.queue.take("default/p") is None
+    assert h.counts() == {"gated": 1}
+    held.clear()
+    assert h.queue.take("default/p").pod.name == "p"
+
+
 def test_an_event_can_exclude_a_pod(h):
     h.rejected("itself", "Spread")
     h.rejected("another", "Spread")

@@ -8,13 +8,13 @@ from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.cluster_events import POD, Action, ClusterEvent, EventHint
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import Handle
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.queue.hinting import registered
 from podwright.core.queue.updates import pod_update
 from podwright.core.state.cache import Cache
-from podwright.engine.policies.engine_handle import EngineHandle
 from support.objects.builders import make_pod
 from support.queue.kit import Harness
 
@@ -106,6 +106,6 @@ def test_an_annotation_that_changes_in_flight_helps_when_the_attempt_fails():
 
 def test_only_one_default_plugin_registers_for_general_updates_as_in_kube_scheduler():
     features = Features(None)
-    handle = EngineHandle(cache=Cache(), features=features, cluster=None, clock=lambda: 0.0)
+    handle = Handle(cache=Cache(), features=features, cluster=None, clock=lambda: 0.0)
     hints = Framework(default_profile("podwright", PLUGINS, features), PLUGINS, handle).hints
     assert [name for name in hints if registered(hints, name, OTHER)] == ["NodeDeclaredFeatures"]

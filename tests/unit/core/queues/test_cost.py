@@ -4,6 +4,8 @@ import pytest
 from benchmarks.core.decisions import plain
 
 from podwright.core.objects.pod import parse_pod
+from podwright.core.queue.fair_pods import FairPods
+from podwright.core.queue.queued_pod import QueuedPod
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import QueueSpec, QueueTree, Quota
 from podwright.core.state.cache import Cache
@@ -11,9 +13,9 @@ from support.costs.operation_counts import count_calls, own_calls
 from support.objects.builders import make_pod
 
 NODES = 250
-FURTHER, FURTHER_IN_QUEUE = 10, 40
+FURTHER, FURTHER_IN_QUEUE = 10, 26
 """The most further calls of Python functions for a pod without a queue, and for one in a queue of the second level."""
-BESIDE_FLAVORS, IN_FLAVORS = 15, 100
+BESIDE_FLAVORS, IN_FLAVORS = 15, 85
 """The most further calls for these pods while any queue has quotas in flavors, and for one that counts in a flavor."""
 
 
@@ -92,10 +94,16 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("lost", [(), (QueueRules("lost", "nowhere"), QueueRules("below-lost", "lost"))])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_of_one_queue_costs_the_same_beside_many(change):
+def test_a_change_of_one_queue_costs_the_same_beside_many(change, lost):
+    """Also beside queues that are `lost`: invalid."""
+
     def calls_of(count):
         queues = many_queues(count)
+        for rules in lost:
+            queues.set(rules)
+        queues.names()
         with own_calls() as found:
             change(queues)
             assert queues.get("q1") is not None
@@ -130,6 +138,38 @@ def test_many_changes_build_the_tree_once(change):
     (built, few), (built_too, many) = calls_of(5), calls_of(50)
     assert built <= 1 >= built_too
     assert many < few + 100 * 45
+
+
+def test_pods_that_come_while_queues_are_listed_build_no_tree():
+    """Also where queues come before those above them, so that each is invalid at first."""
+    cache = Cache()
+    queues = queues_of(cache)
+    queues.set(QueueRules("top"))
+    order = FairPods(queues)
+    with own_calls() as found:
+        for number in range(50):
+            queues.set(QueueRules(f"q{number}", f"above{number}"))
+            pod = parse_pod(make_pod(f"p{number}", labels={QUEUE_LABEL: f"q{number}"}, requests={"cpu": "1"}))
+            queues.add_waiting(pod)
+            order.push(pod.uid, number, QueuedPod(pod=pod, queued_at=0.0, timestamp=0.0))
+            queues.set(QueueRules(f"above{number}", "top"))
+        popped = [order.pop().pod.name for _ in range(50)]
+    assert popped == [f"p{number}" for number in range(50)]
+    assert found["QueueTree.__init__"] == 1
+    assert not order
+
+
+def test_whose_turn_it_is_is_not_asked_for_a_pod_without_others():
+    queues = many_queues(20)
+    order = FairPods(queues)
+    with own_calls() as found:
+        for number, name in enumerate(("q1", "below1", "nowhere")):
+            pod = parse_pod(make_pod(f"p{number}", labels={QUEUE_LABEL: name}, requests={"cpu": "1"}))
+            order.push(pod.uid, number, QueuedPod(pod=pod, queued_at=0.0, timestamp=0.0))
+            assert order.pop().pod is pod
+            assert order.pop() is None
+    assert (found["Queues.order_key"], found["FairPods._line"]) == (0, 0)
+    assert not order
 
 
 def test_shares_cost_what_is_requested_and_not_what_is_named():

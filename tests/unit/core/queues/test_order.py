@@ -4,6 +4,8 @@ import pytest
 
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
+from podwright.core.queue import fair_pods
+from podwright.core.queues import tree
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.cache import Cache
@@ -55,6 +57,108 @@ def test_a_queue_under_its_share_goes_before_one_of_higher_priority_above_its_sh
         teams.submit(f"high{number}", "high")
         teams.submit(f"low{number}", "low")
     assert teams.schedule() == ["high0", "low0", "low1", "high1"]
+
+
+def test_dominant_shares_follow_the_capacity(monkeypatch):
+    monkeypatch.setattr(tree, "CLAIMS_PER_STEP", 10**9)
+    teams = Teams(a=("", 100, Quota()), b=("", 100, Quota()))
+    teams.queues.set(QueueRules("c", "", 100, {"cpu": Quota(), GPU: Quota()}))
+    teams.cache.set_node(parse_node(make_node("n", allocatable={GPU: "8", "cpu": "10"})))
+    teams.submit("a0", "a", requests={GPU: "2"})
+    teams.submit("b0", "b", requests={"cpu": "2"})
+    teams.schedule()
+    for name, queue, requests in (("a1", "a", {GPU: "1"}), ("b1", "b", {"cpu": "1"}), ("b2", "b", {"cpu": "1"})):
+        teams.submit(name, queue, requests=requests)
+    assert teams.queue.pop().pod.name == "b1", "2 of 10 are less than 2 of 8"
+    teams.cache.set_node(parse_node(make_node("m", allocatable={GPU: "16"})))
+    assert teams.queue.pop().pod.name == "a1", "2 of 24 are less than 2 of 10"
+
+
+def test_of_many_queues_each_is_ordered_by_a_new_capacity_after_some_turns_however_often_it_changes(monkeypatch):
+    monkeypatch.setattr(fair_pods, "KEYS_PER_STEP", 2)
+    names = [f"q{number}" for number in range(9)]
+    teams = Teams(**{name: ("", 100, Quota()) for name in names})
+    teams.queues.set(QueueRules("c", "", 100, {"cpu": Quota(), GPU: Quota()}))
+    teams.cache.set_node(parse_node(make_node("n", allocatable={GPU: "90", "cpu": "10"})))
+    for turn in range(3):
+        teams.submit(f"c-{turn}", "c", requests={"cpu": "1"})
+        for name in names:
+            teams.submit(f"{name}-{turn}", name, requests={GPU: "1"})
+        if not turn:
+            teams.schedule()
+    teams.queues.shared_out()
+    popped = [teams.queue.pop().pod.name]
+    for number in range(10):
+        teams.cache.set_node(parse_node(make_node(f"m{number}", allocatable={"cpu": "1000"})))
+        teams.queues.shared_out()
+        popped.append(teams.queue.pop().pod.name)
+    assert "c-1" in popped, "1 of 10,000 is less than 1 of 90"
+
+
+def test_a_queue_below_its_guarantee_gets_its_turn_soon_whatever_has_changed_the_capacity_of_many():
+    teams = Teams()
+    teams.cache.set_node(parse_node(make_node("n", allocatable={"cpu": "2000", "pods": "5000"})))
+    for number in range(1000):
+        quota = Quota(guarantee=500_000 if number == 1 else 1000 if number else 0)
+        teams.queues.set(QueueRules(f"q{number}", "", 100, {"cpu": quota}))
+    for number in range(200):
+        teams.submit(f"a{number}", "q0", requests={"cpu": "1"})
+
+    def place(times):
+        for attempt in range(times):
+            queued = teams.queue.pop()
+            if queued.pod.name.startswith("b"):
+                return attempt
+            teams.cache.assume(queued.pod, "n")
+        return times
+
+    place(50)
+    for name in ("x", "y"):
+        outside = parse_pod(make_pod(name, requests={"cpu": "1"}, node="n"))
+        teams.cache.set_pod(outside)
+        teams.queues.shared_out()
+        teams.queue.pop()
+    teams.submit("b", "q1", requests={"cpu": "1"})
+    assert place(100) < 64
+
+
+def test_a_pod_whose_queue_cannot_be_found_stops_no_others_and_gets_its_attempt():
+    teams = Teams(a=("", 100, Quota()), b=("", 100, Quota()))
+    for name, queue in (("a0", "a"), ("bad", ""), ("b0", "b")):
+        teams.submit(name, queue)
+
+    def choice(pod):
+        raise RuntimeError(pod.name)
+
+    teams.queues.choice_by_policy = choice
+    assert sorted(teams.queue.pop().pod.name for _ in range(3)) == ["a0", "b0", "bad"]
+    assert teams.queue.pop() is None
+
+
+def test_a_queue_whose_key_cannot_be_read_leaves_no_empty_queue_in_the_way(monkeypatch):
+    teams = Teams(top=("", 100, Quota()), a=("top", 100, Quota()), b=("", 100, Quota()))
+    teams.submit("a0", "a")
+    teams.submit("b0", "b")
+    key = teams.queues.order_key
+
+    def order_key(name):
+        if name == "a":
+            raise KeyError(name)
+        return key(name)
+
+    monkeypatch.setattr(teams.queues, "order_key", order_key)
+    assert sorted(teams.queue.pop().pod.name for _ in range(2)) == ["a0", "b0"]
+
+
+def test_pods_at_bounds_take_turns_by_shares_also_if_no_pod_was_beside_another():
+    teams = Teams(a=("", 100, Quota()), b=("", 200, Quota(weight=0)))
+    teams.submit("b0", "b")
+    assert teams.schedule() == ["b0"]
+    pods = [parse_pod(make_pod(f"{name}1", labels={QUEUE_LABEL: name}, requests={GPU: "1"})) for name in "ab"]
+    for pod in pods:
+        teams.cache.groups.add_waiting(pod)
+    first, second = map(teams.queues.turn_of, pods)
+    assert first < second, "a is below its share"
 
 
 def test_a_pod_that_asks_for_what_the_cluster_does_not_have_does_not_put_its_queue_last():

@@ -1,11 +1,13 @@
 """Queues count the pods of the cache, and name the bound that forbids a pod."""
 
+import weakref
 from dataclasses import replace
 
 import pytest
 
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import KAI_KIND
 from podwright.core.objects.selectors import parse_label_selector
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
@@ -49,6 +51,25 @@ def test_assumed_pods_count_up_to_the_top_and_stop_counting_when_forgotten(cache
     assert [queues.usage(name)[GPU] for name in ("train", "serve", "ml")] == [2, 1, 3]
     cache.forget("default/a")
     assert [queues.usage(name).get(GPU, 0) for name in ("train", "serve", "ml")] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("spec", [{}, in_group()], ids=["alone", "in a group"])
+def test_of_a_pod_with_a_node_only_the_newest_version_is_kept(cache, queues, spec):
+    """The version that waited has the whole object."""
+
+    def version(node=""):
+        raw = make_pod("a", node=node, labels={QUEUE_LABEL: "train"}, requests={GPU: "2"}, spec=spec)
+        return parse_pod(raw, keep_raw=not node)
+
+    pending = version()
+    cache.groups.add_waiting(pending)
+    cache.assume(pending, "n0")
+    cache.set_pod(version("n0"))
+    cache.groups.remove_waiting(pending.uid)
+    kept = weakref.ref(pending)
+    del pending
+    assert kept() is None
+    assert queues.usage("ml")[GPU] == 2
 
 
 def test_a_bound_names_the_queue_that_is_full_and_the_amounts(cache, queues):
@@ -312,3 +333,44 @@ class TestFirmPods:
         assert queues.bound(self.firm("b", "train", 3)) is None
         queues.set(QueueRules("train", "ml", quotas=gpus(guarantee=3)))
         assert queues.bound(self.firm("b", "train", 4)) is None
+
+    @staticmethod
+    def grouped(name, queue, count, priority=0):
+        made = make_pod(name, labels={QUEUE_LABEL: queue}, requests={GPU: str(count)}, priority=priority)
+        made["metadata"]["annotations"] = {"pod-group-name": "gang"}
+        return parse_pod(made)
+
+    @staticmethod
+    def group(cache, **spec):
+        cache.store.set(KAI_KIND, {"metadata": {"name": "gang", "namespace": "default"}, "spec": spec})
+
+    @pytest.mark.parametrize("queue", ["train", "lends"])
+    def test_a_group_that_is_not_preemptible_makes_its_pods_firm_at_any_priority(self, cache, queues, queue):
+        queues.set(QueueRules("lends", "ml", quotas=gpus(guarantee=3)))
+        self.group(cache, preemptibility="non-preemptible")
+        cache.assume(self.grouped("a", queue, 2), "n0")
+        assert dict(queues.firm_usage(queue)) == dict(queues.firm_usage("ml")) == {GPU: 2}
+        assert queues.is_firm(self.grouped("a", queue, 2))
+        assert "is guaranteed 3 nvidia.com/gpu" in queues.bound(self.grouped("b", queue, 2)).message
+        assert queues.bound(self.grouped("b", queue, 1)) is None
+        assert queues.bound(a_pod("c", queue, 4)) is None
+
+    def test_a_group_that_is_preemptible_makes_its_pods_go_at_any_priority(self, cache, queues):
+        self.group(cache, preemptibility="preemptible")
+        cache.assume(self.grouped("a", "train", 4, priority=1000), "n0")
+        assert dict(queues.firm_usage("train")) == {}
+        assert not queues.is_firm(self.grouped("a", "train", 4, priority=1000))
+        assert queues.bound(self.firm("b", "train", 2)) is None
+
+    def test_pods_become_firm_when_their_group_says_so_and_stop_when_it_says_nothing(self, cache, queues):
+        cache.assume(self.grouped("a", "train", 2), "n0")
+        assert dict(queues.firm_usage("train")) == {}
+        self.group(cache, preemptibility="non-preemptible")
+        assert dict(queues.firm_usage("train")) == dict(queues.firm_usage("ml")) == {GPU: 2}
+        self.group(cache)
+        assert dict(queues.firm_usage("train")) == dict(queues.firm_usage("ml")) == {}
+        self.group(cache, preemptibility="non-preemptible")
+        cache.store.remove(KAI_KIND, "gang", "default")
+        cache.forget("default/a")
+        assert dict(queues.firm_usage("train")) == dict(queues.firm_usage("ml")) == {}
+        assert queues.bound(self.firm("b", "train", 3)) is None

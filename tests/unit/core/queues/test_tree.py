@@ -80,3 +80,20 @@ def test_a_tree_that_is_none_is_refused_with_queue_and_field(specs, problem):
     with pytest.raises(InvalidObjectError) as error:
         QueueTree(specs, {})
     assert problem in str(error.value)
+
+
+def test_a_queue_that_moves_takes_those_below_with_it():
+    tree = QueueTree(
+        [QueueSpec("a"), QueueSpec("b"), QueueSpec("c", "a"), QueueSpec("d", "c", quotas={"gpu": Quota()})], {}
+    )
+
+    def path():
+        queue = tree.get("d")
+        return [each.spec.name for each in queue.path]
+
+    assert path() == ["d", "c", "a"]
+    tree.replace(QueueSpec("c", "b"))
+    assert path() == ["d", "c", "b"]
+    tree.add_held("d", {"gpu": 2})
+    tree.add_asked("d", {"gpu": 3})
+    assert [(tree.get(name).held, tree.get(name).asked) for name in ("a", "b")] == [({}, {}), ({"gpu": 2}, {"gpu": 3})]

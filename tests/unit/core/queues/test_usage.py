@@ -44,8 +44,7 @@ def test_a_clock_that_steps_back_counts_nothing():
 
 
 def count(queues, now):
-    queues.sample_usage(now)
-    return len([*queues.sample_users(now)])
+    return len([*queues.sample_usage(now)])
 
 
 def test_hours_count_for_users_also_without_a_half_life():
@@ -95,7 +94,7 @@ def cluster():
 def use(cluster, name, hours):
     cluster.runs(f"{name}-past", name, "n0", 4)
     for now in (cluster.now, cluster.now + hours * HOUR):
-        cluster.queues.sample_usage(now)
+        count(cluster.queues, now)
     cluster.now += hours * HOUR
     cluster.cache.remove_pod(f"default/{name}-past")
 
@@ -138,9 +137,9 @@ def test_the_status_carries_usage_over_a_restart(cluster):
     found = usage_of(status)
     assert found.average == pytest.approx({GPU: 2.0})
     assert found.at == cluster.now
-    cluster.queues.sample_usage(cluster.now + 60)
+    count(cluster.queues, cluster.now + 60)
     assert written(status)["usage"] == status["usage"], "not written again"
-    cluster.queues.sample_usage(cluster.now + 700)
+    count(cluster.queues, cluster.now + 700)
     assert written(status)["usage"] != status["usage"]
 
 
@@ -171,5 +170,18 @@ def test_byte_hours_of_years_are_read_back():
 def test_the_usage_of_deleted_queues_is_forgotten(cluster):
     use(cluster, "a", 1)
     cluster.queues.remove("a")
-    cluster.queues.sample_usage(cluster.now)
+    count(cluster.queues, cluster.now)
     assert [*cluster.queues.records] == ["b"]
+
+
+def test_the_use_of_many_queues_is_counted_in_steps_in_which_queues_may_go():
+    it = QueuedCluster([8], [queue(f"q{number}") for number in range(300)])
+    it.runs("p", "q0", "n0", 2)
+    count(it.queues, NOW)
+    steps = it.queues.sample_usage(NOW + HOUR)
+    next(steps)
+    it.queues.remove("q299")
+    assert len([*steps]) == 3
+    assert (it.queues.records["q0"].hours[GPU], it.queues.records["q298"].at) == (2.0, NOW + HOUR)
+    count(it.queues, NOW + HOUR)
+    assert "q299" not in it.queues.records

@@ -7,10 +7,26 @@ from dataclasses import replace
 import pytest
 
 from podwright.core.objects.node import parse_node
+from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
+from podwright.core.rebalance import planner
 from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.simulator.rebalance import view_of
-from support.objects.builders import make_policy
-from support.rebalance.kit import HOSTNAME, ZONE, budget, carry_out, item, loaded, node, old, plan_of, policy, rules
+from support.gangs.highs import by_highs
+from support.rebalance.kit import (
+    GPU,
+    HOSTNAME,
+    ZONE,
+    budget,
+    carry_out,
+    item,
+    loaded,
+    node,
+    old,
+    plan_of,
+    policy,
+    rules,
+    sharing,
+)
 from support.simulator.kit import copy_of, pod
 
 GROUP = "podwright.dev/v1alpha1"
@@ -61,6 +77,30 @@ def test_only_nodes_that_offer_enough_are_kept_free():
     assert [step.empties for step in plan_of(cluster, rules(goals=[goal])).steps] == [["n2"]]
 
 
+def with_gpus(name, cpu="8"):
+    made = node(name, cpu=cpu)
+    made["status"]["allocatable"]["nvidia.com/gpu"] = "8"
+    return made
+
+
+GPUS = {"type": "EmptyNodes", "requests": {"nvidia.com/gpu": "8"}}
+
+
+def test_nodes_that_do_not_count_are_not_emptied_by_filling_one_that_does():
+    small = [each for name in ("s0", "s1") for each in (node(name, cpu="3"), old(name, name, "2"))]
+    for solve in (None, by_highs):
+        assert not plan_of(loaded(*small, with_gpus("g0")), rules(goals=[GPUS]), solve=solve).steps
+
+
+@pytest.mark.parametrize("count", [{}, {"count": 2}])
+@pytest.mark.parametrize("solve", [None, by_highs])
+def test_a_node_that_does_not_count_is_filled_for_one_that_does(count, solve):
+    cluster = loaded(with_gpus("g0"), with_gpus("g1"), node("s0", cpu="3"), old("a", "g0", "2"))
+    plan = plan_of(cluster, rules(goals=[{**GPUS, **count}]), solve=solve)
+    assert [(step.empties, step.gain) for step in plan.steps] == [(["g0"], 1)]
+    assert moves(plan) == [("default/a", "g0", "s0")], "g1 counts, too"
+
+
 def test_several_small_nodes_are_emptied_by_filling_a_large_one():
     """n0 to n3 have 3 of 4 CPUs in use, so none of them takes the pod of another."""
     small = [each for i in range(4) for each in (node(f"n{i}"), old(f"p{i}", f"n{i}", "3"))]
@@ -87,9 +127,6 @@ def test_no_node_is_emptied_by_filling_an_empty_one():
     assert reasons(plan_of(cluster, rules())) == ["1 node: the gain is too small"]
 
 
-GPU = "example.com/gpu-milli"
-
-
 def with_shares(*strategy):
     """Of three nodes with a GPU each, n0 has 700 of 1000 in use, n1 300, and n2 both."""
     shares = {"a": ("n0", 700), "b": ("n1", 300), "c": ("n2", 700), "d": ("n2", 300)}
@@ -98,9 +135,7 @@ def with_shares(*strategy):
         each["status"]["allocatable"][GPU] = "1000"
     for each, (_, milli) in zip(pods, shares.values(), strict=True):
         each["spec"]["containers"][0]["resources"]["requests"][GPU] = str(milli)
-    devices = [{"resource": GPU, "unitsPerDevice": 1000}]
-    policies = [make_policy(strategy={"type": each}, sharedDevices=devices) for each in strategy]
-    return loaded(*nodes, *pods, *(item("SchedulerPolicy", each, "podwright.dev/v1alpha1") for each in policies))
+    return loaded(*nodes, *pods, *map(sharing, strategy))
 
 
 def test_pods_move_for_fewer_fragments_of_devices():
@@ -219,6 +254,29 @@ def test_moves_are_bounded():
     assert moves(plan) == [("default/c", "n1", "n0")]
 
 
+@pytest.mark.parametrize(
+    ("goal", "reason", "moved"),
+    [
+        ({"type": "MakeRoom", "requests": {"cpu": "5"}, "count": 2}, "2 pods: asked for by goal MakeRoom, but no node is as large", 0),
+        ({"type": "MakeRoom", "requests": {"cpu": "4"}, "count": 3}, "1 pod: asked for by goal MakeRoom, but no moves make room", 2),
+        ({"type": "EmptyNodes", "count": 9}, "6 nodes: asked for by goal EmptyNodes, but no other node offers as much", 2),
+        ({"type": "EmptyNodes", "count": 1, "requests": {"gpu": 1}}, "1 node: asked for by goal EmptyNodes, but no other node offers as much", 0),
+    ],
+    ids=["larger than any node", "too many", "more nodes than there are", "nodes of no such kind"],
+)  # fmt: skip
+def test_a_goal_that_cannot_be_reached_says_so_and_is_reached_as_far_as_possible(goal, reason, moved):
+    plan = plan_of(three_nodes(), rules(goals=[goal]))
+    assert reason in reasons(plan)
+    assert len(moves(plan)) == moved
+
+
+def test_a_goal_that_needs_more_moves_than_allowed_now_is_not_out_of_reach():
+    asked = {"type": "MakeRoom", "requests": {"cpu": "4"}, "count": 2}
+    plan = plan_of(three_nodes(), rules(goals=[asked], maxMoves=1))
+    assert "1 pod: gets room later, because maxMoves allows no more moves now" in reasons(plan)
+    assert "asked for" not in str(reasons(plan))
+
+
 def test_a_node_must_be_worth_its_moves():
     cluster = loaded(node("n0"), node("n1"), *(old(f"p{i}", "n1", "100m") for i in range(4)), old("a", "n0"))
     plan = plan_of(cluster, rules(minGain="500m"))
@@ -302,13 +360,24 @@ def test_one_pod_of_each_zone_is_asked_whether_a_move_breaks_its_spread(monkeypa
     spec = {"topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": {"app": "web"}}}]}
     nodes = [node(f"n{i}", "abc"[i % 3], cpu="8") for i in range(30)]
     cluster = loaded(*nodes, *(old(f"p{i}", f"n{i % 30}", spec=spec) for i in range(60)))
-    asked, is_broken = [], RebalancePlanner.is_broken
-    monkeypatch.setattr(
-        RebalancePlanner, "is_broken", lambda *args, **more: asked.append(args) or is_broken(*args, **more)
-    )
+    asked, filter_one = [], PodTopologySpread.filter
+    monkeypatch.setattr(PodTopologySpread, "filter", lambda *args: asked.append(args) or filter_one(*args))
     plan = plan_of(cluster, rules())
     assert len(plan.moves) > 20
     assert len(asked) <= 3 + 3 * len(plan.moves)
+
+
+def test_what_the_spread_of_a_template_counts_is_counted_once_for_each_move(monkeypatch):
+    spread = {"topologyKey": HOSTNAME, "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}
+    spec = {"topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": {"app": "web"}}}]}
+    nodes = [node(f"n{i:02}", cpu="8") for i in range(40)]
+    cluster = loaded(*nodes, *(old(f"p{i}", f"n{i:02}", spec=spec) for i in range(30)))
+    counted, pre_filter = [], PodTopologySpread.pre_filter
+    monkeypatch.setattr(PodTopologySpread, "pre_filter", lambda *args: counted.append(args) or pre_filter(*args))
+    plan = plan_of(cluster, rules())
+    assert len(plan.moves) == 15, "two pods on a node"
+    assert len(counted) <= 3 * (len(plan.moves) + len(plan.held_back) + 1), "not once for each of the other 29 pods"
+    carry_out(cluster, plan, rules())
 
 
 ROOM = {"type": "MakeRoom", "requests": {"cpu": "3"}}
@@ -337,6 +406,176 @@ def test_room_is_made_for_as_many_pods_as_are_asked_for():
     assert [plan_of(cluster, rules(goals=[{**ROOM, "count": count}])).gain for count in (1, 2, 3)] == [1, 2, 2]
 
 
+def racks(*pods, count=1, domains=2, **spec):
+    """Racks a, b, c and d have two nodes with 4 CPUs each, f0 and f1 are in none, and have room for 7 CPUs each."""
+    nodes = [node(f"{rack}{i}", rack) for rack in "abcd" for i in range(2)]
+    free = [node(name, cpu="16") for name in ("f0", "f1")]
+    used = [old(f"on-{each}", each, "9", owner="") for each in ("f0", "f1")]
+    for each in free:
+        del each["metadata"]["labels"][ZONE]
+    goal = {**ROOM, "count": count, "topologyKey": ZONE, "domains": domains}
+    return loaded(*nodes, *free, *used, *pods), rules(goals=[goal], **spec)
+
+
+def on_all(*but):
+    """A pod of 2 CPUs on each node of the racks but these."""
+    return [old(name, name, "2") for rack in "abcd" for i in "01" if (name := f"{rack}{i}") not in but]
+
+
+def test_room_is_made_in_as_many_domains_as_are_asked_for_by_the_fewest_moves():
+    many = [old(f"{rack}{i}-{n}", f"{rack}{i}", "500m") for rack in "ac" for i in "01" for n in range(4)]
+    cluster, asked = racks(*many, *on_all("a0", "a1", "c0", "c1"))
+    before = copy_of(cluster)
+    plan = plan_of(cluster, asked)
+    assert copy_of(cluster) == before
+    steps = [(step.why, step.gain, len(step.moves)) for step in plan.steps]
+    assert steps == [("makes room in zone b", 1, 1), ("makes room in zone d", 1, 1)]
+    assert not plan.held_back
+    carry_out(cluster, plan, asked)
+    assert not plan_of(cluster, replace(asked, cooldown=0.0)).steps
+
+
+def test_each_domain_gets_room_for_all_of_its_pods_or_nothing_moves_there():
+    """In rack a, a bare pod stays, so there is room for one of two at most."""
+    cluster, asked = racks(old("bare", "a0", "2", owner=""), *on_all("a0"), count=2, domains=4)
+    plan = plan_of(cluster, asked)
+    assert [(step.domain, step.gain, len(step.moves)) for step in plan.steps] == [
+        (f"zone {zone}", 2, 2) for zone in "bcd"
+    ]
+    assert "1 domain: asked for by goal MakeRoom, but no moves make room" in reasons(plan)
+    carry_out(cluster, plan, asked)
+    assert not plan_of(cluster, replace(asked, cooldown=0.0)).steps
+
+
+def test_a_node_that_takes_pods_gives_none_away_for_room_in_its_domain():
+    pods = old("on-a", "a0", "2"), old("p", "b0", "2"), old("q", "b0", "2")
+    cluster = loaded(node("a0", "a"), node("b0", "b", "6"), node("free", "c", "16"), *pods)
+    plan = plan_of(cluster, rules(goals=[{**ROOM, "topologyKey": ZONE, "domains": 3}]))
+    assert moves(plan) == [("default/on-a", "a0", "b0")]
+    assert "1 domain: asked for by goal MakeRoom, but no moves make room" in reasons(plan)
+
+
+def test_a_move_that_gives_its_domain_no_more_room_is_left_out():
+    """The pod of a0 can go to a1 alone, and would take as much room there."""
+    free = node("f0", "f", "16")
+    pods = old("p", "a0", spec={"nodeSelector": {ZONE: "a"}}), old("q", "a2", "3500m"), old("x", "f0", "9", owner="")
+    cluster = loaded(*(node(f"a{i}", "a") for i in range(3)), free, *pods)
+    goal = {"type": "MakeRoom", "requests": {"cpu": "4"}, "topologyKey": ZONE, "count": 2, "domains": 1}
+    assert moves(plan_of(cluster, rules(goals=[goal]))) == [("default/q", "a2", "f0")]
+
+
+def test_a_node_of_a_domain_is_tried_after_many_that_failed_if_not_in_a_row(monkeypatch):
+    monkeypatch.setattr(planner, "MOST_FAILED", 2)
+    stuck = [old(f"stuck{i}", f"a{i}", "2", spec=stuck_on(f"a{i}")) for i in (0, 2)]
+    nodes = [node(f"a{i}", "a") for i in range(4)]
+    pods = [old(f"p{i}", f"a{i}", "2") for i in (1, 3)]
+    cluster = loaded(*nodes, node("f0", "f", "16"), old("x", "f0", "9", owner=""), *stuck, *pods)
+    goal = {"type": "MakeRoom", "requests": {"cpu": "4"}, "topologyKey": ZONE, "count": 2, "domains": 1}
+    assert [move.source for move in plan_of(cluster, rules(goals=[goal])).moves] == ["a1", "a3"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_room_of_another_domain_is_not_spent(count):
+    """a0 is fuller than c0 and has room that counts, all of which it needs."""
+    sizes = {"a0": ("a", "16"), "b0": ("b", "4"), "b1": ("b", "4"), "c0": ("c", "10")}
+    nodes = [node(name, zone, cpu) for name, (zone, cpu) in sizes.items()]
+    pods = (
+        old("x", "a0", str(16 - 4 * count), owner=""),
+        old("p", "b0", "1"),
+        old("y", "c0", "7" if count == 1 else "3", owner=""),
+    )
+    b1 = [] if count == 2 else [old("z", "b1", "1", owner="")]
+    goal = {"type": "MakeRoom", "requests": {"cpu": "4"}, "topologyKey": ZONE, "count": count, "domains": 2}
+    plan = plan_of(loaded(*nodes, *pods, *b1), rules(goals=[goal]))
+    assert (moves(plan), plan.gain) == ([("default/p", "b0", "c0")], count)
+
+
+def test_room_of_another_node_is_not_spent():
+    cluster = loaded(
+        node("a0", cpu="16"), old("x", "a0", "12", owner=""), node("b0"), old("p", "b0", "1"),
+        node("c0", cpu="10"), old("y", "c0", "7", owner=""),
+    )  # fmt: skip
+    plan = plan_of(cluster, rules(goals=[{"type": "MakeRoom", "requests": {"cpu": "4"}, "count": 2}]))
+    assert (moves(plan), plan.gain) == ([("default/p", "b0", "c0")], 1)
+
+
+def test_a_pod_without_requests_does_not_take_the_last_place_of_a_node_with_room():
+    nodes = [node("a0"), node("b0", cpu="3"), node("s0", cpu="1")]
+    nodes[0]["status"]["allocatable"]["pods"] = "2"
+    empty = old("z", "s0")
+    empty["spec"]["containers"][0]["resources"] = {}
+    cluster = loaded(*nodes, old("x", "a0", "2", owner=""), old("y", "b0", "1400m", owner=""), empty)
+    goals = [{"type": "MakeRoom", "requests": {"cpu": "2"}, "count": 1}, {"type": "EmptyNodes"}]
+    assert moves(plan_of(cluster, rules(goals=goals))) == [("default/z", "s0", "b0")]
+
+
+def test_a_pod_does_not_move_into_the_room_that_is_made_in_its_domain():
+    cluster = loaded(
+        *(node(name, "a") for name in ("a0", "a1")), node("f0", "f", "16"), old("x", "f0", "5", owner=""),
+        old("p", "a0", "1"), old("q", "a1", "1"), old("r", "a1", "1"),
+    )  # fmt: skip
+    goal = {"type": "MakeRoom", "requests": {"cpu": "2"}, "topologyKey": ZONE, "count": 4, "domains": 2}
+    (step,) = plan_of(cluster, rules(goals=[goal])).steps
+    assert [(move.source, move.target) for move in step.moves] == [("a0", "f0"), ("a1", "f0"), ("a1", "f0")]
+
+
+def stuck_on(name):
+    here = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [name]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def test_a_node_whose_pods_find_no_place_is_passed_over_for_another_one_of_its_domain():
+    cluster, asked = racks(old("stuck", "a0", "2", spec=stuck_on("a0")), *on_all()[1:], domains=4)
+    plan = plan_of(cluster, asked)
+    assert [step.domain for step in plan.steps] == ["zone a", "zone b", "zone c", "zone d"]
+    assert plan.moves[0].source == "a1"
+
+
+@pytest.mark.parametrize(
+    ("goal", "more"),
+    [
+        ({}, []),
+        ({}, [pod("waits", cpu="4", owner="w", labels={"app": "waits"})]),
+        ({"count": 1}, [node("z0", "z", "1")]),
+    ],
+    ids=["empty nodes count", "a pod waits for the room", "no more are to be empty"],
+)
+def test_a_node_that_becomes_empty_is_no_room_in_a_domain(goal, more):
+    """The pod of a0 can move, that of a1 cannot."""
+    pods = old("p", "a0", "2"), old("stuck", "a1", "2", spec=stuck_on("a1")), old("x", "b0", "13", owner="")
+    cluster = loaded(node("a0", "a"), node("a1", "a"), node("b0", "b", "16"), *pods, *more)
+    racks = {"type": "MakeRoom", "requests": {"cpu": "4"}, "topologyKey": ZONE, "count": 2, "domains": 1}
+    empty = {"type": "EmptyNodes", **goal}
+    alone = plan_of(cluster, rules(goals=[empty]))
+    assert plan_of(cluster, rules(goals=[racks, empty])).steps == alone.steps
+    assert [step.empties for step in alone.steps] == ([] if more else [["a0"]])
+
+
+@pytest.mark.parametrize("waits", [[], [pod("waits", cpu="4", owner="w", labels={"app": "waits"})]])
+def test_what_makes_room_gains_no_empty_node_that_a_waiting_pod_would_take(waits):
+    cluster = loaded(node("n0"), node("n1"), old("a", "n0", "2"), old("b", "n1", "2"), *waits)
+    (step,) = plan_of(cluster, rules(goals=[{**ROOM, "requests": {"cpu": "4"}}, {"type": "EmptyNodes"}])).steps
+    assert (step.makes_room, step.gain) == ("n0", 1 if waits else 2)
+
+
+@pytest.mark.parametrize(
+    ("goal", "spec", "reason"),
+    [
+        ({"domains": 6}, {}, "2 domains: asked for by goal MakeRoom, but the nodes have 4 values of topology.kubernetes.io/zone"),
+        ({"topologyKey": "rak"}, {}, "2 domains: asked for by goal MakeRoom, but the nodes have 0 values of rak"),
+        ({"count": 3}, {}, "2 domains: asked for by goal MakeRoom, but no domain is as large"),
+        ({"requests": {"cpu": "4"}, "domains": 4}, {"match": {"podSelector": {"matchLabels": {"no": "pod"}}}}, "4 domains: asked for by goal MakeRoom, but no moves make room"),
+        ({}, {"maxMoves": 1}, "1 domain: gets room later, because maxMoves allows no more moves now"),
+    ],
+    ids=["more domains than there are", "no such label", "more room than a domain has", "pods that stay", "maxMoves"],
+)  # fmt: skip
+def test_domains_without_room_are_held_back_with_the_reason(goal, spec, reason):
+    cluster, asked = racks(*on_all(), **spec)
+    asked = rules(goals=[{**ROOM, "topologyKey": ZONE, "domains": 2, **goal}], **spec)
+    assert reason in reasons(plan_of(cluster, asked))
+
+
 def test_a_move_that_has_begun_counts_for_the_room_that_it_makes():
     cluster = loaded(
         *(node(name) for name in ("n0", "n1")), *(old(f"s{i}", "n0") for i in range(2)), old("a", "n1"), old("b", "n1")
@@ -351,8 +590,54 @@ def test_a_move_that_has_begun_counts_for_the_room_that_it_makes():
     assert proved(cluster, left, goals=[{**ROOM, "requests": {"cpu": "4"}}]) == ""
 
 
-def proved(cluster, step, **spec):
-    return RebalancePlanner(cluster.cache, rules(**spec), view_of(cluster)).prove(step)
+def proved(cluster, step, begun=False, **spec):
+    return RebalancePlanner(cluster.cache, rules(**spec), view_of(cluster)).prove(step, begun=begun)
+
+
+RACK = {"type": "MakeRoom", "requests": {"cpu": "4"}, "topologyKey": ZONE, "count": 2, "domains": 1}
+NODE = {"type": "MakeRoom", "requests": {"cpu": "4"}, "count": 2}
+
+
+def one_move_later(goal):
+    """The first of the two moves after which there is room is made. Returns the other one, too."""
+    on_b = [old(f"{name}-stays", name, "13", owner="") for name in ("b0", "b1")]
+    where = {"p": "a0", "q": "a1"} if goal is RACK else {"p": "a0", "q": "a0"}
+    sizes = {"a0": "4", "a1": "4"} if goal is RACK else {"a0": "8"}
+    nodes = [*(node(name, "a", cpu) for name, cpu in sizes.items()), node("b0", "b", "16"), node("b1", "b", "16")]
+    cluster = loaded(*nodes, *on_b, *(old(name, on, "2") for name, on in where.items()))
+    (step,) = plan_of(cluster, rules(goals=[goal])).steps
+    first, _ = step.moves
+    there = cluster.cache.placement(first.uid).pods[first.uid]
+    cluster.cache.set_pod(replace(there, terminating=True))
+    cluster.cache.set_pod(replace(there, uid="again", node_name=first.target))
+    return cluster, replace(step, moves=step.moves[1:]), first
+
+
+@pytest.mark.parametrize("goal", [RACK, NODE], ids=["room in a rack", "room on a node"])
+def test_a_step_that_has_begun_ends_once_its_room_is_lost(goal):
+    cluster, left, first = one_move_later(goal)
+    assert proved(cluster, left, begun=True, goals=[goal]) == "", "what leaves makes room"
+    cluster.cache.remove_pod(first.uid)
+    assert proved(cluster, left, begun=True, goals=[goal]) == ""
+    cluster.cache.set_pod(_parsed(old("comes", first.source, "2")))
+    assert proved(cluster, left, begun=True, goals=[goal]) == "its moves would make no room"
+
+
+def test_a_step_that_has_begun_ends_once_there_is_room_without_its_other_moves():
+    cluster, left, _ = one_move_later(RACK)
+    cluster.cache.set_node(replace(cluster.cache.present("b0").present, labels={HOSTNAME: "b0", ZONE: "a"}))
+    cluster.cache.remove_pod("default/b0-stays")
+    assert proved(cluster, left, begun=True, goals=[RACK]) == "its moves would make no room"
+
+
+@pytest.mark.parametrize("name", ["a0", "a1"])
+def test_a_step_that_has_begun_ends_once_a_node_is_in_another_domain(name):
+    cluster, left, first = one_move_later(RACK)
+    cluster.cache.remove_pod(first.uid)
+    cluster.cache.set_node(replace(cluster.cache.present(name).present, labels={HOSTNAME: name, ZONE: "c"}))
+    own = left.moves[0].source == name
+    refused = "not all of its nodes are in zone a any more" if own else "its moves would make no room"
+    assert proved(cluster, left, begun=True, goals=[RACK]) == refused
 
 
 def test_a_step_is_refused_once_the_cluster_has_changed():
@@ -383,7 +668,8 @@ def test_a_step_is_refused_once_one_of_its_nodes_is_about_to_be_removed(quick):
         before = info(name).present
         cluster.cache.set_node(replace(before, **change))
         try:
-            return RebalancePlanner(cluster.cache, rules(), view_of(cluster)).prove(step, quick=quick)
+            only = step.moves[0] if quick else None
+            return RebalancePlanner(cluster.cache, rules(), view_of(cluster)).prove(step, only=only)
         finally:
             cluster.cache.set_node(before)
 
@@ -410,5 +696,86 @@ def test_the_last_look_before_a_move_asks_nothing_of_pods_that_stay():
     step = next(step for step in plan_of(cluster, asked).steps if step.empties == ["n1"])
     view, about = view_of(cluster), []
     counted = replace(view, framework_of=lambda pod: about.append(pod.name) or view.framework_of(pod))
-    assert not RebalancePlanner(cluster.cache, asked, counted).prove(step, quick=True)
+    assert not RebalancePlanner(cluster.cache, asked, counted).prove(step, only=step.moves[0])
     assert {*about} == {"c"}
+
+
+def test_the_last_look_before_a_move_finds_no_node_for_the_other_moves():
+    cluster, asked = racks(*on_all(), count=2)
+    step = plan_of(cluster, asked).steps[0]
+    view, about = view_of(cluster), []
+    counted = replace(view, framework_of=lambda pod: about.append(pod.name) or view.framework_of(pod))
+
+    def look():
+        return RebalancePlanner(cluster.cache, asked, counted).prove(step, only=step.moves[0])
+
+    assert len(step.moves) == 2
+    assert look() == ""
+    assert {*about} == {step.moves[0].pod.partition("/")[2]}
+    other = cluster.cache.present(step.moves[1].source).present
+    cluster.cache.set_node(replace(other, unschedulable=True))
+    assert look() == f"node {other.name} is cordoned, has a taint of its state, or is about to be removed"
+    cluster.cache.set_node(other)
+    cluster.cache.remove_pod(step.moves[1].uid)
+    assert look() == f"pod {step.moves[1].pod} is not on node {other.name} any more"
+
+
+class Elapsed:
+    """A second more with each look."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __call__(self):
+        self.seconds += 1.0
+        return self.seconds
+
+
+def hostile(count):
+    """Pods of a tenant, each with its own labels, that must be in a zone with a pod app=web of any namespace."""
+    term = {"topologyKey": ZONE, "namespaceSelector": {}, "labelSelector": {"matchLabels": {"app": "web"}}}
+    spec = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    return [old(f"h{i}", "big", "0", owner="", labels={"app": f"h{i}"}, spec=spec) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        {"type": "EmptyNodes"},
+        {"type": "MakeRoom", "requests": {"cpu": "4"}, "count": 9},
+        {"type": "MakeRoom", "requests": {"cpu": "4"}, "count": 1, "topologyKey": HOSTNAME, "domains": 9},
+    ],
+    ids=["nodes to empty", "room on nodes", "room in domains"],
+)
+def test_a_plan_that_takes_long_has_what_was_found_until_then(goal):
+    """With each move, all hostile pods are asked."""
+    nodes = [each for i in range(9) for each in (node(f"n{i}"), old(f"p{i}", f"n{i}"))]
+    cluster = loaded(node("big", cpu="15"), old("stays", "big", "3", owner=""), *nodes, *hostile(5))
+    asked, before = rules(goals=[goal]), copy_of(cluster)
+    view = replace(view_of(cluster), elapsed=Elapsed(planner.PLAN_SECONDS - 40))
+    plan = RebalancePlanner(cluster.cache, asked, view).plan()
+    assert copy_of(cluster) == before
+    assert 0 < len(plan.moves) < len(plan_of(cluster, asked).moves)
+    assert any("the plan has taken 12 s before" in each for each in reasons(plan))
+    carry_out(cluster, plan, asked)
+
+
+def test_pods_that_are_not_looked_at_in_time_are_not_repaired():
+    cluster = loaded(node("n0"), *(old(f"p{i}", "n0") for i in range(3)))
+    view = replace(view_of(cluster), elapsed=Elapsed(planner.PLAN_SECONDS))
+    plan = RebalancePlanner(cluster.cache, rules(goals=[{"type": "RepairViolations"}]), view).plan()
+    assert reasons(plan) == ["3 pods: the plan has taken 12 s before"]
+
+
+def test_moves_that_are_undone_leave_what_is_known_of_the_pods_that_notice_them(monkeypatch):
+    """The pod of each of the nodes would fill an empty one."""
+    asked, broken_of = [], RebalancePlanner.broken_of
+
+    def counted(planner, transaction, pods):
+        asked.extend(pods)
+        return broken_of(planner, transaction, pods)
+
+    monkeypatch.setattr(RebalancePlanner, "broken_of", counted)
+    nodes = [each for i in range(4) for each in (node(f"n{i}"), old(f"p{i}", f"n{i}", "3"))]
+    assert not plan_of(loaded(node("big", cpu="1"), node("free"), *nodes, *hostile(10)), rules(maxMoves=1)).steps
+    assert len(asked) == 10 + 5 * 10, "before the first of five candidates, and after each"

@@ -1,5 +1,7 @@
 """The cache compared with a model that only records which pod is on which node."""
 
+import dataclasses
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -64,6 +66,15 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.set_pod(seen)
         assert not self.cache.is_assumed(pod.uid)
         self.placed[pod.uid] = (node, seen)
+
+    @rule(pod=pods, priority=st.integers(0, 2))
+    def replace(self, pod, priority):
+        if pod.uid in self.placed:
+            node, known = self.placed[pod.uid]
+            assumed, changed = self.cache.is_assumed(pod.uid), dataclasses.replace(known, priority=priority)
+            self.cache.replace_pod(changed)
+            assert self.cache.is_assumed(pod.uid) is assumed
+            self.placed[pod.uid] = node, changed
 
     @rule(pod=consumes(pods))
     def forget(self, pod):

@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from podwright.core.gangs.branches import branch_of
+from podwright.core.objects.closeness import ANYWHERE
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import COMPOSITE_API, COMPOSITE_KIND, KIND, WORKLOAD_API, group_key
 from podwright.core.objects.sub_groups import MAX_LEVELS
 from podwright.core.state import levels
 from podwright.core.state.cache import Cache
+from support.costs.call_counts import calls_of
 from support.objects.builders import in_group, make_pod
 from support.properties import examples
 
@@ -107,6 +110,30 @@ def test_too_many_levels_are_no_group(groups):
     assert "more than" in groups.key_of(pod)
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["from the top", "from the bottom"])
+def test_beside_too_many_levels_a_group_is_placed(groups, order):
+    chain = [composite(f"c{i}", f"c{i - 1}" if i else "top") for i in range(600)]
+    put(groups, *[composite("top"), leaf("leaf", "top", 2), *chain][::order])
+    pods = [member(f"p{i}", "leaf") for i in range(2)]
+    for pod in pods:
+        groups.add_waiting(pod)
+    top = groups.of(pods[0])
+    branch = branch_of(groups.cache, top, pods, ANYWHERE)
+    assert (groups.has_minimum(top), groups.lacking(top) > 0, branch.reach) == (True, True, 2)
+    assert not groups.has_close_parts(top)
+    assert groups.members(top.key).levels.root.why_unmet(levels.PLACED)
+
+
+def test_levels_count_again_when_fewer_are_above_them(groups):
+    put(groups, *(composite(f"c{i}", f"c{i - 1}" if i else "") for i in range(MAX_LEVELS + 1)))
+    put(groups, leaf("leaf", f"c{MAX_LEVELS}"))
+    pod = member("p", "leaf")
+    groups.add_waiting(pod)
+    assert groups.of(pod) is None
+    put(groups, composite("c1"))
+    assert groups.has_minimum(groups.of(pod))
+
+
 def test_without_composite_groups_each_pod_group_stands_alone(groups):
     put(groups, leaf("leaf", "top", 2))
     pod = member("p", "leaf")
@@ -138,6 +165,35 @@ def test_a_pod_costs_as_much_as_the_hierarchy_is_deep(groups, monkeypatch):
         groups.add_waiting(member(f"p{count}", f"l{count}-0"))
         costs.append(len(steps))
     assert costs[1] == costs[0] < 50
+
+
+def test_of_a_tree_with_10_000_leaves_a_pod_that_comes_and_one_that_is_placed_cost_no_look_at_all_of_them(groups):
+    leaves = 10_000
+    put(groups, composite("top", groups=leaves), *(leaf(f"l{i}", "top") for i in range(leaves)))
+    group = groups.get(key("top"))
+
+    def come(number):
+        pod = member(f"p{number}", f"l{number}", node="n")
+        groups.add_waiting(pod)
+        assert not groups.has_minimum(group)
+        assert groups.lacking(group) == leaves
+        return pod
+
+    come(0)
+    assert calls_of(lambda: [come(number) for number in range(1, 101)]) < 100 * 1_000, "so many pods come"
+    whole = calls_of(lambda: groups.pod_added(come(101), 0)) + calls_of(lambda: groups.lacking(group))
+    assert groups.lacking(group) == leaves - 1
+    assert whole < 10 * leaves
+
+
+def test_a_pod_that_has_left_its_group_since_it_was_popped_is_in_none_of_its_parts(groups):
+    put(groups, composite("top"), leaf("l0", "top"), leaf("l1", "top"))
+    pods = [member("p0", "l0"), member("p1", "l1")]
+    for pod in pods:
+        groups.add_waiting(pod)
+    groups.cache.remove_object(KIND, "l1", "default")
+    branch = branch_of(groups.cache, groups.get(key("top")), pods, ANYWHERE)
+    assert [pod.name for pod in branch.all_untried] == ["p0"]
 
 
 PARENTS = ("", "c0", "c1", "c2")
@@ -189,6 +245,7 @@ def test_the_result_does_not_depend_on_the_order_of_events(steps):
         else:
             served = what == "serve"
             (cache.groups.serve if served else cache.groups.withdraw)(COMPOSITE_API)
+        summary(cache.groups)  # what is kept of it must not outlive the next event
     fresh = Cache()
     fresh.groups.serve(WORKLOAD_API)
     for (kind, _), each in objects.items():
@@ -201,13 +258,17 @@ def test_the_result_does_not_depend_on_the_order_of_events(steps):
     assert summary(cache.groups) == summary(fresh.groups)
 
 
+def lacking(groups, group):
+    return groups.lacking(group), groups.lacking(group, levels.EXISTING)
+
+
 def summary(groups):
     found = {}
     for pod in [member(f"p{i}", f"l{i % 3}") for i in range(9)]:
         group = groups.of(pod)
         told = None
         if group is not None:
-            told = (group.key, groups.has_minimum(group), groups.minimum_placed(group), groups.lacking(group))
+            told = (group.key, groups.has_minimum(group), groups.minimum_placed(group), *lacking(groups, group))
         members = groups.members(groups.key_of(pod))
         found[pod.name] = groups.key_of(pod), told, sorted(members.waiting), sorted(members.placed), members.total
     note(str(found))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.planning.planning import CONFLICTS, STILL_CHANGING
-from support.engine.kit import Rig, deciding, settle
+from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.engine.long_work import FakeChildren
 from support.gangs.by_trial import by_trial
+from support.gangs.highs import by_highs
 from support.objects.builders import make_policy
 from support.waiting import until
 
 TIMES = {"batch": "20ms", "budget": "1s"}
 
 
-def rig_with(solve=by_trial, **options) -> Rig:
+def rig_with(solve=by_trial, *, may_preempt=False, **options) -> Rig:
     rig = Rig(solve=solve, children=FakeChildren(**options))
     policy = make_policy("packed", 1, match={"podSelector": {"matchLabels": {"pack": "yes"}}}, packing="Optimal")
-    policy["spec"]["packingTimes"] = TIMES
+    policy["spec"] |= {"packingTimes": TIMES, "packingMayPreempt": may_preempt}
     assert rig.engine.policies.apply(policy).accepted
     return rig
 
@@ -47,6 +48,25 @@ async def test_they_are_placed_together():
     assert rig.children.started == 1
     work = rig.engine.policies.work_of("packed").packing
     assert (work.pods, work.placed, work.certificate) == (2, 2, "Optimal")
+
+
+async def test_others_are_evicted_for_them_where_their_policy_lets_them():
+    rig = rig_with(by_highs, may_preempt=True)
+    rig.node("n", allocatable={"cpu": "2"})
+    rig.engine.assigned.put(on_node(ours("low", requests={"cpu": "2"}, priority=0), "n"))
+    for name in ("p", "q"):
+        rig.pod(name, requests={"cpu": "1"}, labels={"pack": "yes"}, priority=10)
+
+    def nominated():
+        return {(name, node) for name, _, node in rig.status.written if node}
+
+    await ended(rig, lambda: nominated() == {("p", "n"), ("q", "n")})
+    assert rig.evictor.evicted == [("low", "p", "n")]
+    assert rig.engine.policies.work_of("packed").packing.placed == 2
+    (note,) = {note for note in rig.recorder.notes("FailedScheduling") if "evicts 1" in note}
+    assert note.endswith("Packing evicts 1 pods for it on n.")
+    rig.engine.assigned.drop("default/low", None)
+    await ended(rig, lambda: len(rig.cluster.bound) == 2)
 
 
 async def test_pods_of_other_policies_do_not_wait():

@@ -1,6 +1,7 @@
 """Preemption under a policy with extenders."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -179,6 +180,22 @@ async def test_a_node_that_needs_other_victims_by_now_is_asked_about_again():
         await settle()
     assert len(extender.asked) == 2
     assert [victim for victim, _, _ in rig.evictor.evicted] == ["low-a"]
+
+
+async def test_a_victim_whose_priority_rises_meanwhile_stays():
+    """Its group names another PriorityClass."""
+    rig, extender = crowded()
+    cache = rig.engine.cache
+
+    def answer(_pod, victims):
+        known = cache.placement("low-b").pods["low-b"]
+        cache.replace_pod(replace(known, priority=100))
+        return {name: victims[name] for name in victims if name == "b"}
+
+    extender.victims = answer
+    async with deciding(rig):
+        pass
+    assert "low-b" not in {victim for victim, *_ in rig.evictor.evicted}
 
 
 async def test_a_victim_that_is_only_assumed_is_sent_whole():

@@ -10,7 +10,6 @@ from podwright.engine.arrivals import Arrivals
 from podwright.engine.outcomes.failures import REPEAT_SECONDS, Failures
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Verdict
 from podwright.engine.process.instance import UNNAMED
-from podwright.engine.process.slice import Slice
 from podwright.engine.raw_objects import RawObjects
 from podwright.engine.state import EngineState, Sources
 from support.engine.kit import Rig
@@ -29,7 +28,6 @@ def failures_of(rig):
         binding_cycles=engine.binding_cycles,
         invalid_objects=engine.invalid_objects,
         slow_plugins=engine.slow_plugins,
-        slices=Slice(engine.cache, clock=lambda: rig.now, cpu=lambda: rig.now),
         quiet=engine.planning.quiet,
         decisions=engine.decisions,
         features=Features({}),

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
-from podwright.core.queue.queued_pod import Place
+from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, Waits
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
-from support.engine.kit import Rig, deciding, on_node, ours, settle
+from support.engine.kit import FakeEvictor, Rig, deciding, on_node, ours, settle
 
 ONE = {"cpu": "1"}
 
 
-def rig_with_queues(**options: float) -> Rig:
+def rig_with_queues(evictor: FakeEvictor | None = None, waits: Waits = DEFAULT_WAITS, **options: float) -> Rig:
     """A node of two CPUs that two pods of queue b fill. Queue a wants one. `options`: of the queues."""
-    rig = Rig()
+    rig = Rig(evictor=evictor, waits=waits)
     rig.evictor.waits = True
     rig.node("n", allocatable={"cpu": "2"})
     queues = queues_of(rig.engine.cache)
@@ -133,6 +133,60 @@ async def test_pods_of_any_priority_are_tried_again_when_a_claimant_gives_up_its
         assert rig.cluster.bound == [("late", "n")]
 
 
+class Prompt(FakeEvictor):
+    """A moment later, the victim is gone. `found` says of each claimant how many others had been placed before it had
+    somebody evicted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, int]] = []
+
+    def evict(self, victim, preemptor, _node_name, done, **_options):
+        self.found.append((preemptor.name, sum(self.rig.placed_on(name) == "n" for name in ("a1", "a2"))))
+        self.rig.now += 0.05
+        done(True)
+        self.rig.engine.assigned.drop(victim.uid, None)
+
+
+async def test_a_claimant_whose_victims_are_gone_is_tried_before_those_that_came_after_it():
+    rig = rig_with_queues(evictor=Prompt(), waits=Waits(initial_backoff=0.0))
+    rig.evictor.rig = rig
+    queues_of(rig.engine.cache).set(QueueRules("a", quotas={"cpu": Quota(guarantee=2000)}))
+    for name in ("a1", "a2"):
+        put(rig, name, "a", 0)
+        rig.now += 0.98  # the backoff ends with a whole second
+    async with deciding(rig):
+        assert rig.evictor.found == [("a1", 0), ("a2", 1)]
+
+
+@pytest.mark.parametrize(
+    "priorities", [{"a1": 0, "a2": 0}, {"a1": 0, "a2": 1}], ids=["same priority", "other priority"]
+)
+@pytest.mark.parametrize("first", [0, 1], ids=["victim of the first", "victim of the second"])
+async def test_claimants_of_one_node_do_not_wait_for_each_others_victims(priorities, first):
+    rig = rig_with_queues()
+    queues_of(rig.engine.cache).set(QueueRules("a", quotas={"cpu": Quota(guarantee=2000)}))
+    for name, priority in priorities.items():
+        put(rig, name, "a", priority)
+    async with deciding(rig):
+        victims = [*rig.evictor.answers]
+        for name, priority in priorities.items():
+            put(rig, name, "a", priority, nominated="n")
+        for victim in victims:
+            rig.evictor.answers[victim](True)
+        rig.engine.assigned.drop(f"default/{victims[first]}", None)
+        await settle()
+        ((bound, _),) = rig.cluster.bound
+        (waits,) = priorities.keys() - {bound}
+        assert priorities[bound] >= priorities[waits]
+        assert rig.engine.queue.get(f"default/{waits}").attempts == 1
+        rig.engine.assigned.drop(f"default/{victims[1 - first]}", None)
+        await settle()
+        assert [name for name, _ in rig.cluster.bound] == [bound, waits]
+    assert len(rig.evictor.evicted) == 2
+
+
 async def test_a_refused_eviction_is_tried_again_after_a_while():
     rig = rig_with_queues()
     put(rig, "a1", "a", 0)
@@ -166,6 +220,23 @@ async def test_a_pod_is_tried_again_when_others_have_run_long_enough(queue):
             rig.engine.wake()
             await settle()
             assert len(rig.evictor.evicted) == expected
+
+
+async def test_the_next_pod_of_a_queue_is_tried_soon_after_one_that_this_has_helped():
+    rig = rig_with_queues(reclaim_min_runtime=100.0)
+    rig.node("m", allocatable={"cpu": "2"})
+    for name in ("b3", "b4"):
+        rig.engine.assigned.put(on_node(ours(name, requests=ONE, labels={QUEUE_LABEL: "b"}), "m"))
+    for name in ("a1", "a2", "a3"):
+        put(rig, name, "a", 0)
+    async with deciding(rig):
+        evicted = []
+        for seconds in (110, 2, 2, 2):
+            rig.now += seconds
+            rig.engine.wake()
+            await settle()
+            evicted.append(len(rig.evictor.evicted))
+        assert evicted == [1, 2, 2, 2], "the share of the queue is two"
 
 
 async def test_a_pod_is_tried_again_when_its_share_grows():

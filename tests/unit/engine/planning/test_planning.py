@@ -9,7 +9,15 @@ import pytest
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod_group import VOLCANO_API, VOLCANO_KIND, WORKLOAD_API
-from podwright.engine.planning.planning import CONFLICTS, LOOP_SECONDS, QUIET_SECONDS, STILL_CHANGING
+from podwright.core.queue.active_pods import SHARE
+from podwright.engine.planning.planning import (
+    CONFLICTS,
+    LOOP_SECONDS,
+    ORDINARY_SECONDS,
+    QUIET_SECONDS,
+    STILL_CHANGING,
+)
+from podwright.engine.process import steps
 from podwright.engine.process.forks import CHILD_SECONDS, Forks
 from podwright.engine.process.slice import SLICE_SECONDS
 from podwright.engine.records.metrics import PLUGIN_EXCEPTIONS
@@ -96,9 +104,9 @@ async def test_a_gang_that_takes_longer_than_a_slice_goes_to_a_child():
     rig = Rig(children=FakeChildren())
     rig.clock = rig.children.clock = Clock()
     full_nodes(rig)
-    await ended(rig, failed=1)
+    async with deciding(rig):
+        await while_time_passes(rig, lambda: evicted(rig) == {f"low{i}" for i in range(MEMBERS)})
     assert rig.children.started == 1
-    assert evicted(rig) == {f"low{i}" for i in range(MEMBERS)}
 
 
 async def test_a_gang_that_took_long_to_choose_victims_is_retried_in_the_loop_at_once():
@@ -443,6 +451,31 @@ class TestGangs:
             assert {name for name, _ in rig.cluster.bound} == bound
             members = rig.engine.cache.groups.members(f"{VOLCANO_API}:default/gang")
             assert {pod.name for pod in members.placed.values()} == bound
+
+    @pytest.mark.parametrize(
+        ("priority", "pays"), [(None, 0), (0, 0), (10, 3)], ids=["placed", "preempting", "rejected"]
+    )
+    async def test_the_lane_pays_nothing_for_what_ordinary_members_do_once(self, rig, priority, pays):
+        for name in "abc":
+            rig.node(name)
+        if priority is not None:
+            rig.engine.assigned.put(on_node(ours("on-a", requests=HALF, priority=priority), "a"))
+        async with deciding(rig):
+            rig.engine.objects("PodGroup").put(make_pod_group("gang", 3, priority=10))
+            for number in range(3):
+                rig.pod(f"m{number}", requests=HALF, priority=10, spec=in_group())
+                rig.engine.queue.get(f"default/m{number}").slow = True
+            await until(lambda: rig.groups.written and not rig.engine.queue.lane_is_busy)
+            assert rig.children.started == 1
+            assert rig.engine.queue.lane_opens_at == pytest.approx(rig.now + pays * ORDINARY_SECONDS / SHARE)
+
+    async def test_members_that_wait_for_the_rest_of_the_plan_are_not_nominated(self, rig, monkeypatch):
+        monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
+        for name in "abc":
+            rig.node(name)
+        gang(rig, 3)
+        await ended(rig, bound=3)
+        assert rig.status.written == []
 
     async def test_members_beyond_the_minimum_wait_for_room(self, rig):
         for name in "ab":

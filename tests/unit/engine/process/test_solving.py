@@ -6,6 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from podwright.core.framework.program import Program, Rows
 from podwright.engine.process import solving
-from podwright.engine.process.solver import answer
+from podwright.engine.process.solver import answers
 from podwright.engine.process.solving import MISSING, solve
 
 
@@ -63,13 +64,44 @@ class TestHighs:
         return {name: getattr(rows.program(), name) for name in Program.__dataclass_fields__}
 
     def test_no_further_aim_is_begun_after_the_time(self):
-        found = answer(self.two_aims(), 0.0)
+        *_, found = answers(self.two_aims(), time.monotonic())
         assert (len(found["bounds"]), found["proved"]) == (1, False)
 
     def test_a_bound_of_a_later_aim_is_not_taken_for_that_of_an_earlier_one(self, monkeypatch):
         has_bound = iter([False, True])
         monkeypatch.setattr(np, "isfinite", lambda _bound: next(has_bound))
-        assert answer(self.two_aims(), 20)["bounds"].tolist() == []
+        *_, found = answers(self.two_aims(), time.monotonic() + 20)
+        assert found["bounds"].tolist() == []
+
+    def test_after_each_aim_there_is_an_answer(self):
+        first, last = answers(self.two_aims(), time.monotonic() + 20)
+        assert (first["bounds"].tolist(), first["proved"]) == ([2], False)
+        assert (last["bounds"].tolist(), last["proved"], last["found"].tolist()) == ([2, 1], True, [2, 1])
+
+    @pytest.mark.parametrize(
+        ("aims", "undecided", "runs"),
+        [(0, 0, ["off"]), (0, 1, ["off", "choose"]), (1, 0, ["choose"])],
+        ids=["any solution will do", "none is found at once", "the best is wanted"],
+    )
+    def test_where_any_solution_will_do_it_is_first_looked_for_in_the_program_as_it_is(
+        self, monkeypatch, aims, undecided, runs
+    ):
+        highspy, begun = importlib.import_module("highspy"), []
+
+        class Recording(highspy.Highs):
+            def run(self):
+                begun.append(self.getOptionValue("presolve")[1])
+                return super().run()
+
+            def getModelStatus(self):  # noqa: N802 -- it is HiGHS's
+                in_time = len(begun) > undecided
+                return super().getModelStatus() if in_time else highspy.HighsModelStatus.kTimeLimit
+
+        monkeypatch.setattr(highspy, "Highs", Recording)
+        given = {**self.two_aims()}
+        given["aims"] = given["aims"][:aims]
+        *_, found = answers(given, time.monotonic() + 20)
+        assert (begun, found["proved"]) == (runs, True)
 
     def test_a_proof_that_there_is_none(self):
         found = solve(program(low=4), 20)
@@ -98,6 +130,11 @@ def test_what_becomes_of_the_process_is_the_problem(text, problem):
     assert run(text).problem.startswith(problem)
 
 
+def test_the_start_of_the_process_takes_of_its_time():
+    text = "import sys, time; time.sleep(0.3); sys.exit(f'{float(sys.argv[1]) < time.monotonic()}')"
+    assert run(text).problem == "the solver ended with 1: True"
+
+
 def test_a_process_that_hangs_is_ended(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(solving, "GRACE_SECONDS", 0.5)
     written = tmp_path / "pid"
@@ -106,6 +143,23 @@ def test_a_process_that_hangs_is_ended(tmp_path: Path, monkeypatch):
     if written.exists():
         with pytest.raises(ProcessLookupError):
             os.kill(int(written.read_text()), 0)
+
+
+def test_what_a_process_has_written_before_it_hangs_counts(monkeypatch):
+    monkeypatch.setattr(solving, "GRACE_SECONDS", 5.0)
+    text = (
+        "import io, sys, time, numpy as np\n"
+        "for number in 1, 2:\n"
+        "    file = io.BytesIO()\n"
+        "    np.savez(file, found=np.array([number]), proved=False, bounds=np.array([7]))\n"
+        "    sys.stdout.buffer.write(len(file.getvalue()).to_bytes(8) + file.getvalue())\n"
+        "sys.stdout.buffer.write(b'half of')\n"
+        "sys.stdout.buffer.flush()\n"
+        "time.sleep(600)"
+    )
+    found = run(text)
+    assert (found.problem, found.found.tolist(), found.bounds) == ("", [2], [7])
+    assert found.seconds > 5
 
 
 def test_a_solver_that_cannot_be_started():

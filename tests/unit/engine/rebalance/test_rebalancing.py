@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from podwright.core.objects.pod_group import KIND
+from podwright.core.objects.pod_group import COMPOSITE_API, COMPOSITE_KIND, KIND
 from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.engine.rebalance import moves
 from podwright.engine.rebalance.recent import RecentMoves
@@ -41,12 +41,37 @@ async def test_a_pod_is_moved_to_its_place_and_then_the_next_one():
         it.gone("d")
         it.bound(raw)
         await it.later()
-        assert (it.progress.moved, it.progress.gained, it.progress.ended) == (2, 2, "")
+        assert (len(it.progress.moved), it.progress.gained, it.progress.ended) == (2, 2, "")
         assert (it.held, len(it.engine.cache.reservations)) == ([], 0)
         assert it.results == {"moved": 2}
         await it.later(600)
         assert it.asked == ["c", "d"]
         assert not it.progress.plan.steps
+
+
+async def test_only_the_approved_plan_is_carried_out_and_only_as_it_was_read():
+    it = Fragmented(mode="Plan")
+    async with deciding(it.rig):
+        await it.later()
+        read = it.progress.plan.hash
+        it.policy(approvedPlan="0123456789abcdef")
+        await it.later()
+        assert (it.asked, it.progress.ended) == ([], "it is not the approved plan")
+        it.runs("new", "n1")
+        it.policy(approvedPlan=read)
+        await it.later()
+        assert (it.asked, it.progress.ended) == ([], "it is not the approved plan"), "the cluster has changed"
+        it.gone("new")
+        await it.later(600)
+        assert (it.asked, it.progress.plan.hash) == (["c"], read)
+        await it.moves("c", "c2")
+        await it.moves("d", "d2")
+        assert (len(it.progress.moved), it.progress.ended) == (2, "")
+        it.runs("e", "n1")
+        it.runs("f", "n2")
+        await it.later(600)
+        assert (it.progress.plan.hash not in ("", read), it.progress.ended) == (True, "it is not the approved plan")
+        assert it.asked == ["c", "d"]
 
 
 async def test_labels_that_a_pod_gets_on_its_node_say_nothing_about_the_pod_in_its_place():
@@ -183,6 +208,20 @@ async def test_a_controller_that_creates_nothing_is_spared_from_then_on():
     assert it.results == {"timeout": 1}
 
 
+@pytest.mark.parametrize(("grace", "longer"), [(900, 900), (1 << 30, 3600), (-5, 0), ("x", 0), (None, 0)])
+async def test_a_place_is_held_for_as_much_longer_as_the_pod_has_to_end(grace, longer):
+    it = Fragmented()
+    it.runs("c", "n1", spec={"terminationGracePeriodSeconds": grace})
+    async with deciding(it.rig):
+        await it.later()
+        await it.evicted("c")
+        await it.later(longer + 299)
+        assert it.held == ["n0"]
+        it.gone("c")
+        await it.later(2)
+        assert (it.held, it.results) == ([], {"timeout": 1})
+
+
 async def test_a_more_important_pod_takes_the_place_and_ends_the_plan():
     it = Fragmented()
     it.runs("e", "n0")
@@ -219,22 +258,64 @@ async def test_the_plan_ends_when_the_cluster_has_changed():
         await it.later()
     assert it.asked == ["c"]
     assert it.progress.ended == "other pods have come to node n2"
-    assert (it.progress.moved, it.progress.gained) == (1, 1)
+    assert (len(it.progress.moved), it.progress.gained) == (1, 1)
 
 
-@pytest.mark.parametrize("mode", ["Stop", "Plan"])
-async def test_a_policy_that_is_stopped_holds_nothing_and_begins_nothing(mode):
+async def test_a_policy_that_is_stopped_holds_nothing_and_begins_nothing():
     it = Fragmented()
     async with deciding(it.rig):
         await it.later()
         assert it.held == ["n0"]
-        it.policy(mode=mode)
+        it.policy(mode="Stop")
         await it.later()
         assert it.held == []
         await it.evicted("c")
         it.gone("c")
         await it.later(1000)
     assert it.asked == ["c"]
+
+
+@pytest.mark.parametrize("spec", [{"mode": "Plan"}, {"match": {"podSelector": {"matchLabels": {"app": "db"}}}}])
+async def test_other_rules_let_a_move_end_whose_pod_was_evicted_and_begin_no_other_of_the_plan(spec):
+    it = two_to_move(maxMovesAtOnce=2)
+    async with deciding(it.rig):
+        await it.later()
+        await it.evicted("c")
+        it.gone("c")
+        (place,) = it.held
+        it.policy(**spec)
+        await it.later(200)
+        assert it.held == [place]
+        raw = it.comes("c2")
+        await it.later()
+        assert it.rig.placed_on("c2") == place
+        it.bound(raw)
+        await it.later()
+        assert (it.asked, it.held, it.results) == (["c"], [], {"moved": 1})
+
+
+async def test_other_rules_give_the_place_back_of_a_pod_that_was_not_evicted():
+    """Its eviction is not tried again: the pod may not be one of the policy's any more."""
+    it = Fragmented()
+    async with deciding(it.rig):
+        await it.later()
+        it.policy(mode="Plan")
+        assert not it.evictor.wanted["c"]()
+        await it.evicted("c", deleted=False)
+        assert (it.held, it.results) == ([], {"stopped": 1})
+        it.policy()
+        await it.later()
+        assert it.asked == ["c", "c"], "no eviction was refused"
+
+
+async def test_other_rules_in_the_last_move_of_a_step_let_the_step_end():
+    it = Fragmented()
+    async with deciding(it.rig):
+        await it.later()
+        it.policy(interval="60s", maxMoves=1)
+        await it.moves("c", "c2")
+        assert values(it.rig, "podwright_rebalance_gain_total") == {(): 1}
+        assert it.asked == ["c"]
 
 
 @pytest.mark.parametrize("mode", ["Stop", "Plan", "removed"])
@@ -297,7 +378,55 @@ async def test_moves_of_an_hour_are_bounded_also_after_a_takeover():
     assert other.asked == []
 
 
+def two_to_move(**spec):
+    """c and d are on n1, n0 and n3 have room for one pod each, and n2 is full."""
+    it = Fragmented(**spec)
+    it.gone("d")
+    it.runs("d", "n1")
+    it.runs("z", "n2", cpu="4")
+    it.runs("e", "n0")
+    it.rig.node("n3", allocatable={"cpu": "4"})
+    it.runs("y", "n3", cpu="3")
+    return it
+
+
 async def test_several_moves_at_once():
+    it = two_to_move(maxMovesAtOnce=2, maxMovesAtOncePerOwner=2)
+    async with deciding(it.rig):
+        await it.later()
+        assert sorted(it.asked) == ["c", "d"]
+        assert it.held == ["n0", "n3"]
+        raws = [it.comes(name) for name in ("c2", "d2")]
+        for name in ("c", "d"):
+            await it.evicted(name)
+            it.gone(name)
+        for raw in raws:
+            it.bound(raw)
+        await it.later()
+        assert (len(it.progress.moved), it.progress.gained, it.held) == (2, 1, [])
+
+
+async def test_a_move_waits_whose_place_is_written_while_a_pod_of_its_controller_comes():
+    it, begun = two_to_move(maxMovesAtOnce=2, maxMovesAtOncePerOwner=2), []
+
+    async def keep(reservation):
+        begun.append(reservation.replaced.uid)
+        if len(begun) == 2:
+            comes.append(it.comes("c2"))
+        return ""
+
+    comes, it.engine.rebalancing.moves.keep = [], keep
+    async with deciding(it.rig):
+        await it.later()
+        assert (it.asked, it.progress.ended) == (["c"], "")
+        await it.evicted("c")
+        it.gone("c")
+        it.bound(comes[0])
+        await it.later(2)
+        assert it.asked == ["c", "d"]
+
+
+async def test_a_pod_of_the_same_controller_is_taken_for_one_move_only():
     it = Fragmented(maxMovesAtOnce=2, maxMovesAtOncePerOwner=2)
     it.gone("d")
     it.runs("d", "n1")
@@ -306,16 +435,11 @@ async def test_several_moves_at_once():
     it.runs("e", "n0")
     async with deciding(it.rig):
         await it.later()
-        assert sorted(it.asked) == ["c", "d"]
-        assert it.held == ["n0", "n0"]
-        raws = [it.comes(name) for name in ("c2", "d2")]
-        for name in ("c", "d"):
-            await it.evicted(name)
-            it.gone(name)
-        for raw in raws:
-            it.bound(raw)
-        await it.later()
-        assert (it.progress.moved, it.progress.gained, it.held) == (2, 1, [])
+        assert it.asked == ["c"], "both go to n0"
+        await it.moves("c", "c2")
+        assert it.results == {"moved": 1}
+        await it.moves("d", "d2")
+        assert (it.rig.placed_on("d2"), it.results) == ("n0", {"moved": 2})
 
 
 async def test_an_older_policy_with_other_goals_refuses_the_second():
@@ -332,6 +456,7 @@ async def test_an_older_policy_with_other_goals_refuses_the_second():
 async def test_an_operator_that_decides_no_more_moves_nothing(monkeypatch):
     """As after it has lost its Lease. Its housekeeping goes on until the process ends."""
     monkeypatch.setattr("podwright.engine.engine.HOUSEKEEPING_SECONDS", 0)
+    monkeypatch.setattr("podwright.engine.engine.RECLAIM_EVERY", 1000)  # full collections of all tests' objects
     it = Fragmented()
     housekeeping = asyncio.create_task(it.engine.run_housekeeping())
     async with deciding(it.rig):
@@ -379,12 +504,7 @@ async def test_a_controller_whose_new_pod_is_not_ready_is_spared_from_then_on():
     ],
 )
 async def test_moves_at_once_are_bounded_for_each_owner_and_node(spec, began):
-    it = Fragmented(maxMovesAtOnce=9, **spec)
-    it.gone("d")
-    it.runs("d", "n1")
-    it.runs("z", "n2", cpu="4")
-    it.rig.node("n0", allocatable={"cpu": "5"})
-    it.runs("e", "n0")
+    it = two_to_move(maxMovesAtOnce=9, **spec)
     async with deciding(it.rig):
         await it.later()
         assert sorted(it.asked) == began
@@ -481,6 +601,30 @@ class TestGangs:
         it.runs("e", "n1")
         return it
 
+    async def test_each_part_of_a_composite_group_has_its_room_held_and_gets_it(self):
+        it = self.fragmented()
+        it.engine.cache.groups.serve(COMPOSITE_API)
+        metadata = {"name": "llm", "namespace": "default", "uid": "llm"}
+        spec = {"schedulingPolicy": {"gang": {"minGroupCount": 2}}}
+        it.engine.objects(COMPOSITE_KIND).put({"metadata": metadata, "spec": spec})
+        async with deciding(it.rig):
+            await it.later()
+            for part in ("prefill", "decode"):
+                it.gang(part, 1, "3", parent="llm")
+            await it.later(5)
+            (moved,) = it.asked
+            held = it.engine.rebalancing.moves.held().values()
+            groups = [each.group.rpartition("/")[2] for each in held if each.group]
+            assert sorted(groups) == ["decode", "prefill"]
+            it.rig.pod("thief", requests={"cpu": "2"})
+            await it.moves(moved, "again")
+            await it.later(10)
+            where = {it.rig.placed_on(f"{part}-0") for part in ("prefill", "decode")}
+            assert len(where - {""}) == 2
+            assert it.results == {"moved": 1}
+            await it.later()
+            assert not it.engine.rebalancing.moves.held(), it.progress.ended
+
     async def test_a_gang_waits_a_plan_makes_its_room_and_the_gang_gets_it(self):
         it = self.fragmented()
         async with deciding(it.rig):
@@ -493,8 +637,9 @@ class TestGangs:
             assert "n2" in it.held
             it.rig.pod("thief", requests={"cpu": "2"})
             it.gang("rival", 2, "3")
+            it.engine.activate_all()  # it is tried too early, and backs off
             await it.moves(moved, "again")
-            await it.later(10)
+            await it.later()
             where = {it.rig.placed_on(f"train-{i}") for i in range(2)}
             assert len(where - {""}) == 2
             for raw in pods:
@@ -513,12 +658,39 @@ class TestGangs:
             assert [step.empties for step in it.progress.plan.steps] == [["n1"], ["n2"]]
             it.gang("train", 3, "3")
             await it.later(6)
+            begun = it.progress.time
             await it.moves("c", "c2")
             assert it.asked == ["c"]
-            assert it.progress.ended == "other pod groups wait for room"
-            await it.later(1)
-            assert it.progress.ended != "other pod groups wait for room"
-            assert it.progress.time == it.rig.now
+            assert values(it.rig, "podwright_rebalance_plans_total") == {("ended",): 1, ("empty",): 1}
+            assert begun < it.progress.time == it.rig.now, "at once"
+
+    async def test_while_a_gang_waits_plans_that_move_nothing_follow_each_other_ever_later(self):
+        it = self.fragmented()
+        async with deciding(it.rig):
+            it.gang("train", 2, "3")
+            await it.later(5)
+            for count, seconds in enumerate((5, 10, 20), start=1):
+                await it.evicted(it.asked[-1], deleted=False)
+                assert "was refused" in it.progress.ended
+                await it.later(seconds - 1)
+                assert len(it.asked) == count
+                await it.later(1)
+                assert len(it.asked) == count + 1
+
+    async def test_while_a_gang_waits_a_plan_that_ends_after_a_step_is_followed_by_another_at_once(self):
+        it = self.fragmented()
+        it.rig.node("n3", allocatable={"cpu": "4"})
+        for name in ("f", "g"):
+            it.runs(name, "n3")
+        async with deciding(it.rig):
+            for name in ("train", "eval"):
+                it.gang(name, 1, "4")
+            await it.later(5)
+            assert len(it.progress.plan.steps) == 2
+            await it.moves(it.asked[0], "again")
+            assert len(it.asked) == 2, it.progress
+            await it.evicted(it.asked[1], deleted=False)
+            assert len(it.asked) == 3
 
     async def test_room_that_the_gang_does_not_take_is_given_back(self):
         it = self.fragmented()
@@ -545,13 +717,16 @@ class TestGangs:
             await it.later()
             assert not it.engine.rebalancing.moves.held()
 
-    async def test_room_is_held_for_the_gang_while_the_new_pod_comes_and_gets_ready_and_then_the_gang_starts(self):
+    @pytest.mark.parametrize("grace", [0, 900])
+    async def test_room_is_held_for_the_gang_while_the_pod_ends_the_new_one_gets_ready_and_the_gang_starts(self, grace):
         it = self.fragmented()
+        for name, on in (("a", "n0"), ("b", "n0"), ("c", "n1"), ("d", "n2"), ("e", "n1")):
+            it.runs(name, on, spec={"terminationGracePeriodSeconds": grace})
         async with deciding(it.rig):
             it.gang("train", 2, "3")
             await it.later(5)
             (room,) = [each for each in it.engine.rebalancing.moves.held().values() if each.group]
-            assert room.until - it.rig.now == 3 * 300
+            assert room.until - it.rig.now == 3 * 300 + grace
 
     async def test_the_gang_of_another_process_keeps_its_room(self):
         first = self.fragmented()
@@ -589,9 +764,9 @@ async def test_while_moves_are_under_way_a_step_that_is_refused_is_proved_again_
     proofs = []
     prove, evict = RebalancePlanner.prove, FakeEvictor.evict
 
-    def counted(planner, step, *, quick=False):
-        proofs.append(quick)
-        return prove(planner, step, quick=quick)
+    def counted(planner, step, *, only=None, **options):
+        proofs.append(only is not None)
+        return prove(planner, step, only=only, **options)
 
     def evicts(evictor, *eviction, **options):
         it.engine.objects("PodDisruptionBudget").put(budget(allowed.pop()))
@@ -599,12 +774,7 @@ async def test_while_moves_are_under_way_a_step_that_is_refused_is_proved_again_
 
     monkeypatch.setattr(RebalancePlanner, "prove", counted)
     monkeypatch.setattr(FakeEvictor, "evict", evicts)
-    it, allowed = Fragmented(maxMovesAtOnce=2, maxMovesAtOncePerOwner=2), [0, 0]
-    it.gone("d")
-    it.runs("d", "n1")
-    it.runs("z", "n2", cpu="4")
-    it.rig.node("n0", allocatable={"cpu": "5"})
-    it.runs("e", "n0")
+    it, allowed = two_to_move(maxMovesAtOnce=2, maxMovesAtOncePerOwner=2), [0, 0]
     async with deciding(it.rig):
         await it.later()
         assert it.asked == ["c"]

@@ -7,9 +7,10 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.queues.queues import QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.cache import Cache
+from podwright.engine.records import queue_metrics
+from podwright.engine.records.families import Gauge
 from podwright.engine.records.metrics import Metrics
 from podwright.engine.records.queue_gauges import AT_ONCE, MOST_QUEUES, MOST_RESOURCES, compute_queue_gauges
-from podwright.engine.records.queue_metrics import QUEUE_METRICS
 from support.objects.builders import make_node, make_pod
 
 
@@ -33,7 +34,7 @@ class Gauges:
         """By the name of the gauge without its beginning: its numbers."""
         if self.queues.active:
             self.queues.shared_out()
-        names = {each.name for each in QUEUE_METRICS}
+        names = {each.name for each in vars(queue_metrics).values() if isinstance(each, Gauge)}
         return {
             family.name.removeprefix("podwright_queue_"): {
                 tuple(sample.labels.values()): sample.value for sample in family.samples
@@ -76,7 +77,7 @@ def test_hours_are_those_of_all_pods_of_a_queue_and_of_those_below(gauges):
     gauges.queues.set(QueueRules("a", parent="ml", quotas={"cpu": Quota()}))
     gauges.runs("p", "a", "1500m")
     for hour in range(3):
-        gauges.queues.sample_usage(1_700_000_000.0 + 3600 * hour)
+        [*gauges.queues.sample_usage(1_700_000_000.0 + 3600 * hour)]
     assert gauges.read()["resource_hours"] == {("ml", "cpu"): 3, ("a", "cpu"): 3}
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_KIND
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.engine.shadow.comparison import ComparisonOutcome
-from podwright.engine.shadow.tally import Skip
+from podwright.engine.shadow.tally import REMEMBERED, Skip
 from support.engine.kit import deciding, ours, settle, values
 from support.engine.shadows import ShadowRig, shadow_policy, theirs
 
@@ -125,6 +126,28 @@ class TestPodsThatGetNodes:
         await rig.apply(shadow_policy())
         await rig.placed(theirs("web", requests={"cpu": "1"}, unschedulable="0/2 nodes", nominated="a"), "a")
         assert rig.tally().skipped == {Skip.PREEMPTION: 1}
+
+    async def test_pods_of_groups_are_not_compared_and_the_report_names_their_workloads(self, rig):
+        owner = {"kind": "RayCluster", "name": "llm", "controller": True}
+        metadata = {"name": "gang", "namespace": "default", "ownerReferences": [owner]}
+        rig.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": 5}})
+        await rig.apply(shadow_policy())
+        for name, group in (("a", "gang"), ("b", "unknown"), ("c", "gang"), ("d", "gone")):
+            await rig.placed(theirs(name, labels={GROUP_LABEL: group}), "a")
+        rig.engine.assigned.drop("default/d", None)
+        assert rig.tally().skipped == {Skip.GROUP: 4}
+        assert rig.report()["policies"][0]["groups"] == [
+            "PodGroup default/unknown of scheduling.x-k8s.io: 1 with a node",
+            "RayCluster default/llm: 2 of 5 pods that start together have a node",
+        ]
+
+    async def test_only_the_last_groups_are_remembered(self, rig):
+        await rig.apply(shadow_policy())
+        for number in range(REMEMBERED + 1):
+            rig.tally().add_group(str(number))
+        rig.tally().add_group("1")
+        assert (len(rig.tally().groups), *rig.tally().groups)[:2] == (REMEMBERED, "2")
+        assert [*rig.tally().groups][-1] == "1"
 
     async def test_several_policies_look_at_the_same_pods(self, rig):
         await rig.apply(shadow_policy(), shadow_policy("pack", **PACK))

@@ -45,7 +45,7 @@ async def test_the_next_page_is_requested_before_the_caller_handles_the_one_befo
     journal = []
 
     class Pages:
-        async def page(self, _path, params, _accept):
+        async def page(self, _path, params, _accept, _loads):
             token = params.get("continue", "first")
             journal.append(f"request {token}")
             following = {"first": "second", "second": None}[token]
@@ -135,7 +135,7 @@ async def test_the_page_after_a_large_one_is_requested_once_that_is_handled_and_
         __hash__ = object.__hash__
 
     class Pages:
-        async def page(self, _path, params, _accept):
+        async def page(self, _path, params, _accept, _loads):
             token = params.get("continue", "first")
             journal.append(f"request {token}, {len(alive)} in memory")
             page = Page(metadata={"continue": {"first": "second", "second": ""}[token]}, items=[token])
@@ -166,7 +166,7 @@ async def test_pages_become_smaller_with_the_size_of_their_objects_and_slowly_la
     asked = []
 
     class Pages:
-        async def page(self, _path, params, _accept):
+        async def page(self, _path, params, _accept, _loads):
             number = len(asked)
             count, size = pages[number]
             asked.append(params["limit"])

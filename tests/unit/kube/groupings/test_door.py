@@ -10,7 +10,7 @@ import pytest
 from podwright.api import crd
 from podwright.api.workload_grouping import GROUPING_KIND, parse_grouping
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.kube.groupings.door import GroupingSink, GroupingStatuses
+from podwright.kube.groupings.door import GroupingDoor
 from podwright.kube.write import object_status
 from podwright.sandbox.schemas import Schema
 from support.groupings.workloads import GroupedRig, grouping, owner, pod_of
@@ -25,10 +25,9 @@ class Seen:
     def __init__(self, http, script):
         self.rig = GroupedRig()
         self.script = script
-        self.statuses = GroupingStatuses(
+        self.door = GroupingDoor(
             http, self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: self.rig.now
         )
-        self.sink = GroupingSink(self.rig.engine, self.statuses)
 
     @property
     def status(self):
@@ -46,7 +45,7 @@ class Seen:
 async def seen():
     async with api(default=says(200, {})) as (http, script):
         made = Seen(http, script)
-        running = asyncio.create_task(made.statuses.run())
+        running = asyncio.create_task(made.door.run())
         yield made
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -59,7 +58,7 @@ def _soon(monkeypatch):
 
 async def test_the_status_says_that_a_grouping_is_in_force_and_how_many_groups_it_makes():
     async with seen() as it:
-        it.sink.put(grouping(minCount="2"))
+        it.door.put(grouping(minCount="2"))
         it.rig.engine.workloads.kind_read(JOBS, "")
         train = owner()
         it.rig.own(train)
@@ -72,25 +71,25 @@ async def test_the_status_says_that_a_grouping_is_in_force_and_how_many_groups_i
 
 async def test_the_status_names_a_right_that_is_missing_and_what_becomes_of_the_pods():
     async with seen() as it:
-        it.sink.put(grouping(minCount="2"))
+        it.door.put(grouping(minCount="2"))
         it.rig.engine.workloads.kind_read(JOBS, "RBAC does not let us list jobs.batch")
         assert await it.reason("OwnersUnreadable") == "RBAC does not let us list jobs.batch: their pods wait."
 
 
 async def test_a_grouping_without_a_minimum_says_so():
     async with seen() as it:
-        it.sink.put(grouping())
+        it.door.put(grouping())
         await it.reason("NoGroups")
 
 
 async def test_an_invalid_generation_leaves_the_last_one_in_force_and_an_event_names_the_field():
     async with seen() as it:
-        it.sink.put(grouping(minCount="2"))
+        it.door.put(grouping(minCount="2"))
         it.rig.engine.workloads.kind_read(JOBS, "")
         await it.reason("InForce")
         wrong = {**grouping(minCount="pod.labls.size"), "status": it.status}
         wrong["metadata"]["generation"] = 2
-        it.sink.put(wrong)
+        it.door.put(wrong)
         await it.reason("LastGoodGeneration")
         assert "spec.minCount: line 1, column 4: undefined field 'labls'" in it.condition("Accepted")["message"]
         assert it.status["lastAccepted"]["generation"] == 1
@@ -102,9 +101,9 @@ async def test_after_a_restart_the_last_accepted_spec_is_in_force():
     async with seen() as it:
         wrong = grouping(minCount="'text'")
         spec = grouping(minCount="3")["spec"]
-        it.sink.put({**wrong, "status": {"lastAccepted": {"generation": 1, "spec": spec}}})
+        it.door.put({**wrong, "status": {"lastAccepted": {"generation": 1, "spec": spec}}})
         assert it.rig.engine.workloads.groupings["jobs"].min_count.text == "3"
-        it.sink.drop("jobs", None)
+        it.door.drop("jobs", None)
         assert it.rig.engine.workloads.groupings == {}
 
 

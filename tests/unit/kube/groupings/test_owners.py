@@ -75,7 +75,7 @@ async def test_a_kind_is_watched_once_by_the_name_that_discovery_has():
         assert it.started == {"jobs.batch": "v1"}
         assert it.problem("jobs") == ""
         train = owner()
-        it.served.served["owners:jobs.batch"].sink.put(train)
+        it.served.served["owners:jobs.batch"].door.put(train)
         it.rig.put(pod_of(train, "a"))
         assert it.rig.minimums == {"Job default/train": 3}
 
@@ -115,7 +115,7 @@ async def test_of_several_versions_the_first_that_is_served_is_read():
         await it.use(one, two)
         assert it.started == {"mpijobs.kubeflow.org": "v2beta1"}
         made = owner(api_version="kubeflow.org/v2beta1", kind="MPIJob")
-        it.served.served["owners:mpijobs.kubeflow.org"].sink.put(made)
+        it.served.served["owners:mpijobs.kubeflow.org"].door.put(made)
         it.rig.put(pod_of(made, "a"))
         assert it.rig.minimums == {"MPIJob default/train": 3}
 
@@ -123,7 +123,7 @@ async def test_of_several_versions_the_first_that_is_served_is_read():
 async def test_a_kind_is_let_go_with_the_last_grouping_that_names_it():
     async with watching(Server()) as it:
         await it.use(grouping(minCount="2"))
-        it.served.served["owners:jobs.batch"].sink.put(owner())
+        it.served.served["owners:jobs.batch"].door.put(owner())
         it.rig.engine.workloads.remove("jobs")
         await it.kinds.refresh()
         assert it.served.served == {}
@@ -133,7 +133,7 @@ async def test_a_kind_is_let_go_with_the_last_grouping_that_names_it():
 async def test_an_invalid_owner_harms_no_other():
     async with watching(Server()) as it:
         await it.use(grouping(minCount="2"))
-        sink = it.served.served["owners:jobs.batch"].sink
+        sink = it.served.served["owners:jobs.batch"].door
         wrong = owner("wrong")
         wrong["metadata"]["ownerReferences"] = "text"
         sink.put(wrong)

@@ -11,7 +11,7 @@ PROGRAM = """
     from podwright.core.framework.interface import CycleState
     from podwright.engine.plugins import guard as plugin_guard
     from podwright.engine.records.metrics import Metrics
-    from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
+    from podwright.engine.plugins.guard import PluginGuard
     from podwright.kube.plugins import alarm as plugin_alarm
     from podwright.kube.plugins.alarm import PluginAlarm
 
@@ -49,7 +49,7 @@ PROGRAM = """
             self.plugins = {"Hanging": type("Hanging", (), names)()}
 
     async def main():
-        guard = PluginGuard(ThreadTimes(clock=time.monotonic, cpu=time.thread_time), Metrics(time.monotonic))
+        guard = PluginGuard(Metrics(time.monotonic), clock=time.monotonic, cpu=time.thread_time)
         alarm = PluginAlarm(guard)
         alarm.start()
         for name, body in BODIES.items():

@@ -6,7 +6,7 @@ import pytest
 
 from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.objects.pod_group import KIND, PLUGINS_KIND, fields_off
-from podwright.kube.pod_groups.door import GroupSink
+from podwright.kube.pod_groups.door import PodGroupDoor
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from support.engine.kit import Rig
 from support.objects.builders import make_pod_group
@@ -21,7 +21,7 @@ def sink_of(kind, **options):
     rig = Rig()
     events = []
     rig.engine.queue.move = lambda event, before, after: events.append(event.label)
-    return GroupSink(kind, rig.engine, PodGroupStatusWriter(None, lambda: 0.0), **options), rig, events
+    return PodGroupDoor(kind, rig.engine, PodGroupStatusWriter(None, lambda: 0.0), **options), rig, events
 
 
 def test_a_status_change_moves_no_pod():
@@ -35,15 +35,6 @@ def test_a_status_change_moves_no_pod():
     sink.drop("default/gang", None)
     assert len(events) == 3
     assert not rig.engine.cache.groups.all()
-
-
-def test_the_scheduled_condition_is_read():
-    sink, rig, _ = sink_of(KIND)
-    sink.put(make_pod_group())
-    scheduled = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": ""}
-    sink.put({**make_pod_group(), "status": {"conditions": [scheduled]}})
-    (group,) = rig.engine.cache.groups.all()
-    assert group.initially_scheduled
 
 
 @pytest.mark.parametrize(

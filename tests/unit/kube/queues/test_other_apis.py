@@ -169,10 +169,10 @@ async def test_of_two_objects_with_one_name_ours_counts():
         assert it.condition("a")["status"] == "True"
         it.put_other(KAI_QUEUES, "a", resources=gpus(limit=3))
         assert it.core.get("a").quotas[GPU].limit == 5
-        it.sinks[SCHEDULING_QUEUES].drop("a", None)
+        it.doors[SCHEDULING_QUEUES].drop("a", None)
         assert it.core.get("a").quotas[GPU].limit == 3
         await until(lambda: it.condition("a", "Accepted", KAI_QUEUES)["status"] == "True")
-        it.sinks[KAI_QUEUES].drop("a", None)
+        it.doors[KAI_QUEUES].drop("a", None)
         assert it.core.get("a") is None
 
 
@@ -186,7 +186,7 @@ async def test_an_invalid_object_of_ours_takes_no_name_from_a_valid_one():
         await until(lambda: it.written)
         assert it.condition("a", "Active")["reason"] == "NotAccepted"
         assert "allocated" not in it.written["a"][-1]
-        it.sinks[SCHEDULING_QUEUES].drop("a", None)
+        it.doors[SCHEDULING_QUEUES].drop("a", None)
         assert it.core.get("a").quotas[GPU].limit == 1
 
 
@@ -246,7 +246,7 @@ async def test_queues_of_volcano_are_below_a_root_and_have_its_status():
         assert latest(it, VOLCANO_QUEUES, "team") == {"state": "Open", "allocated": {"cpu": "1", "memory": "0"}}
         it.put_other(VOLCANO_QUEUES, "root", capability={"cpu": 1})
         assert it.core.get("root").quotas["cpu"].limit == 1000
-        it.sinks[VOLCANO_QUEUES].drop("root", None)
+        it.doors[VOLCANO_QUEUES].drop("root", None)
         assert it.core.get("root").quotas == {}
         it.end(VOLCANO_QUEUES)
         assert (it.core.active, bound(it, "b")) == (False, "")
@@ -261,7 +261,7 @@ async def test_a_queue_of_volcano_that_is_closing_is_closed_when_its_pods_are_go
         running = volcano_pod(it, "a", "team")
         it.rig.confirm(running, "n")
         volcano_pod(it, "b", "team")
-        assert bound(it, "b") == "queue team is in state Drain"
+        assert bound(it, "b") == "queue team is in state Hold"
         await until(lambda: latest(it, VOLCANO_QUEUES, "team"))
         before = latest(it, VOLCANO_QUEUES, "team")
         assert (before["state"], before["allocated"]["cpu"], before["reservation"]) == ("Closing", "1", {})

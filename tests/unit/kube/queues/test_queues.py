@@ -8,12 +8,12 @@ import pytest
 
 from podwright.core.queues import device_supply
 from podwright.core.queues.queues import QUEUE_LABEL
+from podwright.kube.queues.door import counts_of
 from podwright.kube.queues.kinds import SCHEDULING_QUEUES
-from podwright.kube.queues.statuses import counts_of
 from podwright.kube.write import object_status as module
-from support.http.kit import says
+from support.http.kit import api, says
 from support.objects.devices import make_class, make_device, make_slice
-from support.queues.incoming import NOON, queues
+from support.queues.incoming import NOON, Queues, queues
 from support.waiting import until
 
 GPU = "nvidia.com/gpu"
@@ -52,6 +52,25 @@ async def test_what_the_api_server_has_already_is_not_written_again():
         it.put("a", status=it.written["a"][-1])
         await asyncio.sleep(0.1)
         assert len(it.written["a"]) == 1
+
+
+@pytest.mark.parametrize("seconds", [60.0, 0.05], ids=["in time", "too late"])
+async def test_statuses_wait_for_the_decisions_about_the_first_pods_but_not_for_long(monkeypatch, seconds):
+    monkeypatch.setattr(module, "FIRST_BURST_SECONDS", seconds)
+    known, decided = asyncio.Event(), asyncio.Event()
+    async with api(default=says(200, {})) as (http, script):
+        it = Queues(http, script)
+        writing = asyncio.create_task(it.doors[SCHEDULING_QUEUES].run_after(known, decided))
+        it.put("a")
+        await asyncio.sleep(0.1)
+        assert not it.written
+        known.set()
+        if seconds > 1:
+            await asyncio.sleep(0.1)
+            assert not it.written
+            decided.set()
+        await until(lambda: "a" in it.written)
+        writing.cancel()
 
 
 async def test_an_invalid_queue_stays_as_it_was_and_says_why():
@@ -157,7 +176,7 @@ async def test_usage_goes_on_after_a_restart_from_what_the_status_says():
             "hours": {GPU: "100"}, "users": users,
         }  # fmt: skip
         it.put("a", status={"usage": usage}, usageHalfLife="1h")
-        it.core.sample_usage(NOON)
+        [*it.core.sample_usage(NOON)]
         assert it.core.records["a"].average == pytest.approx({GPU: 2.0})
         await until(lambda: it.written.get("a"))
         assert it.written["a"][-1]["usage"] == {
@@ -204,17 +223,17 @@ async def test_a_refused_write_is_retried_later_and_logged_once(caplog):
 async def test_a_deleted_queue_is_gone():
     async with queues() as it:
         it.put("a")
-        sink = it.sinks[SCHEDULING_QUEUES]
+        sink = it.doors[SCHEDULING_QUEUES]
         sink.drop("a", None)
         assert (it.core.get("a"), it.core.active, sink.known) == (None, False, set())
 
 
 async def test_queues_are_counted_by_whether_their_newest_version_is_accepted():
     async with queues() as it:
-        assert counts_of(it.statuses) == {}
+        assert counts_of(it.doors.values()) == {}
         it.put("a")
         it.put("lost", parent="gone")
         it.put("bad", state="Ajar")
-        assert counts_of(it.statuses) == {("accepted",): 1, ("refused",): 2}
+        assert counts_of(it.doors.values()) == {("accepted",): 1, ("refused",): 2}
         it.put("gone")
-        assert counts_of(it.statuses) == {("accepted",): 3, ("refused",): 1}
+        assert counts_of(it.doors.values()) == {("accepted",): 3, ("refused",): 1}

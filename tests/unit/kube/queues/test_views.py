@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from itertools import count
 
 import pytest
 
@@ -11,7 +12,7 @@ from podwright.api.scheduling_queue import parse_queue
 from podwright.core.queues.queues import QUEUE_LABEL, queues_of
 from podwright.kube.kinds import QUEUE_VIEW
 from podwright.kube.queues import views as module
-from podwright.kube.queues.views import QueueViewDoor, QueueViews
+from podwright.kube.queues.views import QueueViewDoor
 from podwright.kube.write import object_status
 from podwright.kube.write.write_limit import WriteLimit
 from support.engine.kit import Rig
@@ -36,11 +37,10 @@ class Views:
     def __init__(self, http, script):
         self.rig, self.script = Rig(), script
         self.core = queues_of(self.rig.engine.cache)
-        self.views = QueueViews(
-            http, self.core, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: NOON
+        self.door = QueueViewDoor(
+            http, self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: NOON
         )
-        self.door = QueueViewDoor(self.views)
-        self.sink = self.door.begin(QUEUE_VIEW)
+        self.door.begin(QUEUE_VIEW)
         self.there = {}
         script.default = self.answer
 
@@ -52,7 +52,7 @@ class Views:
             raw["metadata"] |= {"uid": f"uid-{raw['metadata']['name']}", "generation": 1}
             self.have(raw)
         elif request.method == "DELETE":
-            self.sink.drop(f"{namespace}/{name}", self.there.pop((namespace, name)))
+            self.door.drop(f"{namespace}/{name}", self.there.pop((namespace, name)))
         else:
             raw = self.there[namespace, name]
             self.have(raw | {"status": (await request.json())[1]["value"]})
@@ -60,7 +60,7 @@ class Views:
 
     def have(self, raw):
         self.there[raw["metadata"]["namespace"], raw["metadata"]["name"]] = raw
-        self.sink.put(raw)
+        self.door.put(raw)
 
     def queue(self, name, **spec):
         self.core.set(parse_queue(queue(name, **spec)))
@@ -75,9 +75,8 @@ class Views:
 @asynccontextmanager
 async def views():
     async with api() as (http, script):
-        made, known = Views(http, script), asyncio.Event()
-        known.set()
-        running = asyncio.create_task(made.views.run_after(known))
+        made = Views(http, script)
+        running = asyncio.create_task(made.door.run())
         yield made
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -177,19 +176,41 @@ async def test_every_view_gets_its_turn_if_all_change_all_the_time(monkeypatch):
         for index in range(6):
             it.namespace(f"n{index}", **{QUEUE_LABEL: "ml"})
         await until(lambda: len(it.there) == 6)
-        before = it.views.status_of
+        before = it.door.status_of
         count = iter(range(10**9))
-        monkeypatch.setattr(it.views, "status_of", lambda *args: {**before(*args), "pendingPods": next(count)})
+        monkeypatch.setattr(it.door, "status_of", lambda *args: {**before(*args), "pendingPods": next(count)})
         seen = len(it.script.requests)
         await until(lambda: len(it.script.requests) >= seen + 12)
         assert len({each.path for each in it.script.requests[seen:]}) == 6
 
 
-async def test_writes_go_on_while_the_next_comparison_must_wait(monkeypatch):
+async def test_the_longer_a_comparison_takes_the_more_is_written_after_it(monkeypatch):
     monkeypatch.setattr(object_status, "MOST_WRITES", 1)
-    monkeypatch.setattr(object_status, "SHARE", 10.0**9)  # as if the comparison had taken long
+    monkeypatch.setattr(object_status, "WRITES_PER_SECOND", 10**9)  # as if the comparison had taken long
     async with views() as it:
+        before, comparisons = it.door.prepare, count()
+
+        async def prepare():
+            next(comparisons)
+            await before()
+
+        monkeypatch.setattr(it.door, "prepare", prepare)
         it.queue("ml")
         for index in range(6):
             it.namespace(f"n{index}", **{QUEUE_LABEL: "ml"})
         await until(lambda: len(it.there) == 6)
+        assert next(comparisons) <= 3
+
+
+async def test_each_step_of_a_comparison_is_followed_by_a_pause(monkeypatch):
+    pauses = []
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+
+    times = iter(range(100))
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: float(next(times)))
+    monkeypatch.setattr(object_status.asyncio, "sleep", sleep)
+    done = []
+    await object_status.gently([f"q{index}" for index in range(40)], done.append)
+    assert (len(done), pauses) == (40, [object_status.SHARE] * 3)

@@ -9,7 +9,7 @@ import pytest
 
 from podwright.api import crd
 from podwright.kube.client.times import rfc3339
-from podwright.kube.rebalance.door import RebalanceSink, RebalanceStatuses, recent_of
+from podwright.kube.rebalance.door import RebalanceDoor, recent_of
 from podwright.kube.write import object_status
 from podwright.sandbox.schemas import Schema
 from support.engine.kit import Rig, deciding, on_node, ours, settle
@@ -25,10 +25,9 @@ class Known:
     def __init__(self, http, script):
         self.rig = Rig()
         self.script = script
-        self.statuses = RebalanceStatuses(
+        self.door = RebalanceDoor(
             http, self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: self.rig.now
         )
-        self.sink = RebalanceSink(self.rig.engine, self.statuses)
         for name in ("n0", "n1"):
             self.rig.node(name)
         for name, on in (("a", "n0"), ("b", "n0"), ("c", "n1")):
@@ -47,7 +46,7 @@ class Known:
 async def known():
     async with api(default=says(200, {})) as (http, script):
         made = Known(http, script)
-        running = asyncio.create_task(made.statuses.run())
+        running = asyncio.create_task(made.door.run())
         yield made
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -60,7 +59,7 @@ def _soon(monkeypatch):
 
 async def test_the_status_shows_the_plan():
     async with known() as it:
-        it.sink.put(policy(cooldown="0s"))
+        it.door.put(policy(cooldown="0s"))
         async with deciding(it.rig):
             it.rig.engine.rebalancing.begin()
             await settle()
@@ -68,14 +67,32 @@ async def test_the_status_shows_the_plan():
         plan = it.status()["plan"]
         assert (plan["gain"], plan["moves"], plan["moved"], plan["empties"]) == (1, 1, 0, 1)
         assert plan["first"] == [{"pod": "default/c", "source": "n1", "target": "n0"}]
+        assert plan["exact"] == ""
         assert it.reason() == "Planning"
         assert SCHEMA.problems({**policy(), "status": it.status()}) == []
 
 
+async def test_a_goal_that_cannot_be_reached_is_told_in_the_status_and_by_one_event():
+    async with known() as it:
+        it.door.put(policy(goals=[{"type": "EmptyNodes", "count": 9}, {"type": "MakeRoom", "requests": {"cpu": 1000}, "count": 2}]))  # fmt: skip
+        async with deciding(it.rig):
+            it.rig.engine.rebalancing.begin()
+            await settle()
+            await until(lambda: it.status().get("plan"))
+            nodes, pods = it.status()["plan"]["heldBack"][:2]
+            assert nodes == "7 nodes: asked for by goal EmptyNodes, but no other node offers as much"
+            assert pods == "2 pods: asked for by goal MakeRoom, but no node is as large"
+            it.rig.now += 600
+            it.rig.engine.rebalancing.begin()
+            await settle()
+            await until(lambda: it.status()["plan"]["time"] == rfc3339(it.rig.now))
+        assert it.rig.recorder.notes("RebalanceGoalOutOfReach") == [f"{nodes}; {pods}"]
+
+
 async def test_an_invalid_policy_plans_nothing_and_says_why():
     async with known() as it:
-        it.sink.put(policy())
-        it.sink.put(policy(maxMoves=0))
+        it.door.put(policy())
+        it.door.put(policy(maxMoves=0))
         await until(lambda: it.reason("Accepted") == "Invalid")
         assert it.reason() == "NotAccepted"
         assert it.rig.engine.rebalancing.get("tidy") is None
@@ -85,12 +102,40 @@ async def test_an_invalid_policy_plans_nothing_and_says_why():
 async def test_a_policy_that_is_invalid_for_a_while_goes_on_counting_its_moves():
     async with known() as it:
         status = {"recentMoves": 3, "recent": [{"since": rfc3339(it.rig.now), "moves": 3}]}
-        it.sink.put({**policy(), "status": status})
-        it.sink.put({**policy(maxMoves=0), "status": status})
+        it.door.put({**policy(), "status": status})
+        it.door.put({**policy(maxMoves=0), "status": status})
         await until(lambda: it.reason("Accepted") == "Invalid")
         assert it.status()["recentMoves"] == 3
-        it.sink.put({**policy(), "status": it.status()})
+        it.door.put({**policy(), "status": it.status()})
         assert [moves for _, moves in it.rig.engine.rebalancing.recent("tidy")] == [3]
+
+
+async def test_what_another_instance_has_spared_stays_and_is_told_in_the_status():
+    async with known() as it:
+        given = [{"uid": "web", "until": rfc3339(it.rig.now + 9e6)}, {"uid": "gone", "until": rfc3339(it.rig.now - 1)}]
+        it.door.put({**policy(mode="Enforce", cooldown="0s"), "status": {"spared": given}})
+        async with deciding(it.rig):
+            it.rig.engine.rebalancing.begin()
+            await settle()
+            await until(lambda: it.status().get("plan"))
+        assert it.rig.evictor.evicted == []
+        assert "did not create a moved pod again" in str(it.status()["plan"]["heldBack"])
+        assert it.status()["spared"] == [{"uid": "web", "until": rfc3339(it.rig.now + 86_400)}], "at most a day"
+        assert SCHEMA.problems({**policy(), "status": it.status()}) == []
+
+
+async def test_the_status_has_a_bounded_list_of_what_is_spared():
+    async with known() as it:
+        it.rig.engine.rebalancing.moves.spare({f"u{i}": it.rig.now + 1 + i for i in range(99)} | {"u" * 254: 1e10})
+        it.door.put(policy())
+        await until(lambda: it.status().get("spared"))
+        assert [each["uid"] for each in it.status()["spared"]] == [f"u{i}" for i in range(98, 34, -1)]
+        assert SCHEMA.problems({**policy(), "status": it.status()}) == []
+
+
+@pytest.mark.parametrize("spared", [5, {"uid": "a"}, [5, {"until": 5}, {"uid": "a", "until": 5}, {"until": "x"}]])
+def test_a_list_of_what_is_spared_that_is_none_spares_nothing(spared):
+    assert recent_of({"spared": spared}).spared == {}
 
 
 def test_a_gain_beyond_32_bits_can_be_written():
@@ -102,22 +147,22 @@ def test_a_gain_beyond_32_bits_can_be_written():
 
 async def test_the_second_of_two_that_could_undo_each_other_is_refused():
     async with known() as it:
-        it.sink.put(policy("first", mode="Enforce"))
-        it.sink.put(policy("second", mode="Enforce", goals=[{"type": "RepairViolations"}]))
+        it.door.put(policy("first", mode="Enforce"))
+        it.door.put(policy("second", mode="Enforce", goals=[{"type": "RepairViolations"}]))
         await until(lambda: it.reason(name="second"))
         assert (it.reason(name="first"), it.reason(name="second")) == ("Enforcing", "Conflict")
         (note,) = it.rig.recorder.notes("RebalancePolicyNotAccepted")
         assert "the older policy first has other goals" in note
-        it.sink.drop("first", None)
+        it.door.drop("first", None)
         await until(lambda: it.reason(name="second") == "Enforcing")
 
 
 async def test_a_policy_that_is_gone_is_forgotten():
     async with known() as it:
-        it.sink.put(policy())
-        it.sink.drop("tidy", None)
+        it.door.put(policy())
+        it.door.drop("tidy", None)
         assert it.rig.engine.rebalancing.get("tidy") is None
-        assert it.sink.known == set()
+        assert it.door.known == set()
 
 
 @pytest.mark.parametrize(

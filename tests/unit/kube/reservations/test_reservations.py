@@ -9,11 +9,12 @@ import pytest
 
 from podwright.api import crd
 from podwright.api.reservation import RESERVATION_KIND, parse_reservation
+from podwright.core.gangs.gathering import GatheringGangs
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import PLUGINS_API
 from podwright.core.state.reservations import Replaced, Reservation, Slot, gathered_name, rebalancing_name
 from podwright.engine.attempts.gangs.gathering import Gathering
-from podwright.kube.reservations.door import ReservationSink, ReservationStatuses
+from podwright.kube.reservations.door import SLOTS_OF_A_PART, ReservationDoor
 from podwright.kube.write import object_status
 from podwright.sandbox.schemas import Schema
 from support.engine.kit import Rig, deciding, on_node, ours, settle
@@ -39,11 +40,10 @@ class Held:
     def __init__(self, http, script):
         self.rig = Rig()
         self.script = script
-        self.statuses = ReservationStatuses(
+        self.door = ReservationDoor(
             http, self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: self.rig.now
         )
-        self.statuses.served = True
-        self.sink = ReservationSink(self.rig.engine, self.statuses)
+        self.door.served = True
         for name in ("n0", "n1"):
             self.rig.node(name, allocatable={GPU: "2"})
 
@@ -59,7 +59,7 @@ class Held:
 async def held():
     async with api(default=says(200, {})) as (http, script):
         made = Held(http, script)
-        running = asyncio.create_task(made.statuses.run())
+        running = asyncio.create_task(made.door.run())
         yield made
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -72,7 +72,7 @@ def _soon(monkeypatch):
 
 async def test_room_is_held_for_the_pods_that_are_meant_and_the_status_counts_them():
     async with held() as it:
-        it.sink.put(reservation(podSelector={"matchLabels": {"job": "a"}}))
+        it.door.put(reservation(podSelector={"matchLabels": {"job": "a"}}))
         it.rig.pod("other", requests={GPU: "2"})
         it.rig.pod("ours", labels={"job": "a"}, requests={GPU: "2"})
         async with deciding(it.rig):
@@ -86,7 +86,7 @@ async def test_room_is_held_for_the_pods_that_are_meant_and_the_status_counts_th
 
 async def test_waiting_pods_get_the_room_when_the_time_is_over():
     async with held() as it:
-        it.sink.put(reservation(slots=[{"node": "n0", "requests": {GPU: 2}}, {"node": "n1", "requests": {GPU: 2}}]))
+        it.door.put(reservation(slots=[{"node": "n0", "requests": {GPU: 2}}, {"node": "n1", "requests": {GPU: 2}}]))
         it.rig.pod("other", namespace="else", requests={GPU: "2"})
         async with deciding(it.rig):
             await settle()
@@ -101,25 +101,25 @@ async def test_waiting_pods_get_the_room_when_the_time_is_over():
 
 async def test_a_reservation_that_is_over_holds_nothing_when_it_comes():
     async with held() as it:
-        it.sink.put(reservation(created="1970-01-01T00:00:00Z"))
+        it.door.put(reservation(created="1970-01-01T00:00:00Z"))
         assert len(it.rig.engine.cache.reservations) == 0
 
 
 async def test_an_invalid_reservation_holds_nothing_and_says_why():
     async with held() as it:
-        it.sink.put(reservation())
-        it.sink.put(reservation(slots=[{"node": "n0", "requests": {GPU: "two"}}]))
+        it.door.put(reservation())
+        it.door.put(reservation(slots=[{"node": "n0", "requests": {GPU: "two"}}]))
         await until(lambda: it.script.requests and it.condition("Accepted")["status"] == "False")
         assert "requests" in it.condition("Accepted")["message"]
         assert len(it.rig.engine.cache.reservations) == 0
         assert [reason for _, reason, _ in it.rig.recorder.events] == ["ReservationNotAccepted"]
-        it.sink.drop("held", None)
-        assert it.sink.known == set()
+        it.door.drop("held", None)
+        assert it.door.known == set()
 
 
 async def test_a_more_important_pod_takes_the_room_and_the_status_says_so():
     async with held() as it:
-        it.sink.put(reservation(priority=10, namespace="team"))
+        it.door.put(reservation(priority=10, namespace="team"))
         it.rig.confirm(it.rig.pod("low", requests={GPU: "1"}, priority=1), "n0")
         it.rig.confirm(it.rig.pod("equal", requests={GPU: "2"}, priority=20), "n1")
         it.rig.pod("high", requests={GPU: "2"}, priority=20)
@@ -197,13 +197,13 @@ async def test_room_that_a_gang_gathers_has_an_object_that_names_it(holds):
         known = {**reservation("gang-u"), "spec": made.body["spec"]}
         assert SCHEMA.problems(known) == []
         assert parse_reservation(known) == holds["gang-u"]
-        it.sink.put(known)
+        it.door.put(known)
         await asyncio.sleep(0.05)
         assert len(changes(it)) == 1
         gathered(it, nodes=("n1",))
         await until(lambda: len(changes(it)) == 2)
         assert changes(it)[-1].body["spec"]["slots"] == [{"node": "n1", "requests": {GPU: "1"}, "count": 1}]
-        it.sink.put(known)
+        it.door.put(known)
         assert [each.node for each in it.rig.engine.cache.reservations.get("gang-u").slots] == ["n1"]
         holds.clear()
         await until(lambda: changes(it)[-1].method == "DELETE")
@@ -212,7 +212,7 @@ async def test_room_that_a_gang_gathers_has_an_object_that_names_it(holds):
 async def test_before_this_process_leads_the_objects_say_what_is_held(holds):
     async with held() as it:
         spec = {"podGroup": {"apiGroup": PLUGINS_API, "name": "g", "uid": "u"}}
-        it.sink.put(reservation("gang-u", **spec))
+        it.door.put(reservation("gang-u", **spec))
         await until(lambda: it.script.requests)
         await asyncio.sleep(0.05)
         assert changes(it) == []
@@ -223,10 +223,36 @@ async def test_before_this_process_leads_the_objects_say_what_is_held(holds):
         assert changes(it)[0].method == "DELETE"
 
 
+async def test_the_room_of_more_members_than_an_object_may_have_has_several(holds):
+    async with held() as it:
+        it.holds, it.rig.engine.gathering.leads = holds, True
+        gathered(it, nodes=[f"n{i}" for i in range(2 * SLOTS_OF_A_PART + 1)])
+        await until(lambda: len(changes(it)) == 3)
+        parts = {each.path.rpartition("/")[2]: each.body["spec"] for each in changes(it)}
+        counts = {name: len(spec["slots"]) for name, spec in parts.items()}
+        assert counts == {"gang-u": SLOTS_OF_A_PART, "gang-u.2": SLOTS_OF_A_PART, "gang-u.3": 1}
+        for name, spec in parts.items():
+            it.door.put({**reservation(name), "spec": spec})
+        await asyncio.sleep(0.05)
+        assert len(changes(it)) == 3
+        written = [each for each in it.script.requests if each.path.endswith("gang-u.2/status")]
+        assert written[-1].body[1]["value"]["free"] == 2 * SLOTS_OF_A_PART + 1
+        holds.clear()
+        await until(lambda: [each.method for each in changes(it)].count("DELETE") == 3)
+    async with held() as other:
+        for name, spec in parts.items():
+            other.door.put({**reservation(name), "spec": spec})
+        assert len(other.rig.engine.cache.reservations) == 3
+        GatheringGangs(other.rig.engine.cache).take_over()
+        (whole,) = other.rig.engine.cache.reservations.all()
+        assert (whole.name, whole.is_gathered, len(whole.slots)) == ("gang-u", True, 2 * SLOTS_OF_A_PART + 1)
+        assert other.rig.engine.cache.reservations.counts("gang-u") == (2 * SLOTS_OF_A_PART + 1, 0, 0)
+
+
 async def test_room_for_a_group_of_a_users_reservation_is_left_alone(holds):
     async with held() as it:
         it.rig.engine.gathering.leads = True
-        it.sink.put(reservation(podGroup={"apiGroup": PLUGINS_API, "name": "g"}))
+        it.door.put(reservation(podGroup={"apiGroup": PLUGINS_API, "name": "g"}))
         await asyncio.sleep(0.05)
         assert changes(it) == []
         assert it.rig.engine.cache.reservations.get("held").group == f"{PLUGINS_API}:default/g"
@@ -259,18 +285,43 @@ async def test_the_place_of_a_pod_that_moves_has_an_object_that_another_process_
         known = {**reservation(kept.name), "spec": made.body["spec"]}
         assert SCHEMA.problems(known) == []
         assert parse_reservation(known) == kept
-        it.sink.put(known)
+        it.door.put(known)
         await asyncio.sleep(0.05)
         assert all(each.method == "PATCH" for each in changes(it))
         it.rig.engine.reservations.remove(kept.name)
         await until(lambda: changes(it)[-1].method == "DELETE")
 
 
+@pytest.mark.parametrize("by_us", [True, False], ids=["a late deletion of our own", "somebody's deletion"])
+async def test_a_place_that_is_held_again_survives_the_deletion_of_what_was_held_before(by_us):
+    """A policy is stopped, and enforces again within a second."""
+    async with held() as it:
+        it.rig.engine.gathering.leads = True
+        it.rig.engine.reservations.set(kept := place(it))
+        await until(lambda: changes(it))
+        known = {**reservation(kept.name), "spec": changes(it)[-1].body["spec"]}
+        it.door.put(known)
+        if by_us:
+            it.rig.engine.reservations.remove(kept.name)
+            await until(lambda: changes(it)[-1].method == "DELETE")
+        it.rig.engine.reservations.set(kept)
+        assert await it.rig.engine.rebalancing.moves.keep(kept) == ""
+        it.door.drop(kept.name, known)
+        assert (it.rig.engine.cache.reservations.get(kept.name) is not None) is by_us
+        count = len(changes(it))
+        if by_us:
+            await until(lambda: len(changes(it)) > count)
+            assert changes(it)[-1].method == "PATCH"
+            it.door.put(known)
+            it.door.drop(kept.name, known)
+            assert it.rig.engine.cache.reservations.get(kept.name) is None, "this time, somebody deleted it"
+
+
 async def test_a_place_that_cannot_be_written_says_why():
     async with api(default=says(403, {"message": "may not"})) as (http, script):
         it = Held(http, script)
         assert "may not" in await it.rig.engine.rebalancing.moves.keep(place(it))
-        it.statuses.served = False
+        it.door.served = False
         assert "does not serve" in await it.rig.engine.rebalancing.moves.keep(place(it))
 
 

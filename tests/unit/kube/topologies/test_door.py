@@ -7,8 +7,8 @@ import pytest
 from podwright.api import crd
 from podwright.api.topology import parse_topology
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.kube.kinds import HYPER_NODE, KAI_TOPOLOGY
-from podwright.kube.topologies.door import OtherTopologyDoor, TopologySink, TopologyStatuses
+from podwright.kube.kinds import KAI_TOPOLOGY
+from podwright.kube.topologies.door import OtherTopologyDoor, TopologyDoor
 from podwright.kube.topologies.hyper_nodes import HyperNodeDoor
 from podwright.kube.write.object_status import SeenObject
 from podwright.sandbox.schemas import Schema
@@ -22,8 +22,7 @@ class Doors:
     def __init__(self):
         self.rig = Rig()
         options = {"recorder": self.rig.recorder, "scheduler_name": "podwright", "clock": lambda: 0.0}
-        self.statuses = TopologyStatuses(None, self.rig.engine, **options)
-        self.sink = TopologySink(self.rig.engine, self.statuses)
+        self.own = TopologyDoor(None, self.rig.engine, **options)
         self.declared = self.rig.engine.cache.topologies.declared
 
     def seen(self, raw):
@@ -35,9 +34,9 @@ class Doors:
         return SeenObject(identity["uid"], 1, spec=raw["spec"], status={}, problem=problem)
 
     def status(self, raw):
-        self.sink.put(raw)
+        self.own.put(raw)
         name = raw["metadata"]["name"]
-        status = self.statuses.status_of(name, self.seen(raw), "2026-01-01T00:00:00Z")
+        status = self.own.status_of(name, self.seen(raw), "2026-01-01T00:00:00Z")
         assert SCHEMA.problems({**make_topology("zone"), "status": status}) == []
         return status
 
@@ -59,7 +58,7 @@ def test_the_status_counts_domains_and_the_nodes_that_are_in_one(it):
     active = status["conditions"][1]
     assert (active["status"], active["reason"]) == ("True", "LabelsMissing")
     assert active["message"].startswith("1 of 3 nodes lack zone ")
-    assert it.statuses.warnings_of(status) == {"LabelsMissing": active["message"]}
+    assert it.own.warnings_of(status) == {"LabelsMissing": active["message"]}
 
 
 def test_a_level_that_no_node_has_is_named(it):
@@ -73,12 +72,12 @@ def test_the_last_valid_version_stays(it):
     status = it.status({**make_topology(), "spec": {"levels": []}})
     assert status["conditions"][0]["status"] == "False"
     assert it.declared == {"podwright.dev/default": ("zone",)}
-    it.sink.drop("default", None)
+    it.own.drop("default", None)
     assert it.declared == {}
 
 
 def test_topologies_of_another_api_are_read_while_they_can_be(it):
-    sink = OtherTopologyDoor(it.rig.engine, KAI_TOPOLOGY).begin(KAI_TOPOLOGY[0])
+    sink = OtherTopologyDoor(it.rig.engine, KAI_TOPOLOGY)
     raw = make_topology("zone", "rack", name="dc", api="kai.scheduler/v1alpha1")
     sink.put(raw)
     sink.put({**raw, "spec": {"levels": "zone"}})
@@ -94,13 +93,11 @@ class HyperNodeObjects:
         self.rig = Rig()
         self.rig.node("n0")
         self.rig.node("n1")
-        self.sink = HyperNodeDoor(self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright").begin(
-            HYPER_NODE
-        )
+        self.door = HyperNodeDoor(self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright")
         self.them = self.rig.engine.cache.topologies.hyper_nodes
 
     def put(self, *args, **spec):
-        self.sink.put(make_hyper_node(*args, **spec))
+        self.door.put(make_hyper_node(*args, **spec))
 
     @property
     def picked(self):
@@ -119,8 +116,8 @@ def test_hyper_nodes_are_read_while_they_can_be(hyper_nodes):
     (event,) = hyper_nodes.rig.recorder.events
     assert event[:2] == ("s0", "HyperNodeNotAccepted")
     assert "HyperNode s0: spec.members[0].selector.regexMatch.pattern: " in event[2]
-    assert hyper_nodes.sink.known == {"s0"}
-    hyper_nodes.sink.drop("s0", None)
+    assert hyper_nodes.door.known == {"s0"}
+    hyper_nodes.door.drop("s0", None)
     assert hyper_nodes.picked == 0
 
 
@@ -137,9 +134,9 @@ def test_a_hyper_node_that_does_not_count_gets_one_event(hyper_nodes):
 
 def test_the_status_that_volcano_writes_changes_nothing(hyper_nodes):
     raw = make_hyper_node("s0", 1, {"exactMatch": {"name": "n0"}})
-    hyper_nodes.sink.put(raw)
+    hyper_nodes.door.put(raw)
     changes = hyper_nodes.them.changes
-    hyper_nodes.sink.put({**raw, "status": {"nodeCount": 1}})
+    hyper_nodes.door.put({**raw, "status": {"nodeCount": 1}})
     assert hyper_nodes.them.changes == changes
-    hyper_nodes.sink.put({**raw, "spec": {**raw["spec"], "tier": 2}})
+    hyper_nodes.door.put({**raw, "spec": {**raw["spec"], "tier": 2}})
     assert hyper_nodes.them.changes == changes + 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import replace
 
 import orjson
 import pytest
 from aiohttp import web
 
+from podwright.core.objects.pod import PodText
 from podwright.kube.client import pages
 from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.client.retry import RetryPolicy
@@ -497,3 +499,44 @@ async def test_a_version_is_reached_although_the_first_attempt_to_force_it_fails
         await until(lambda: len(script.requests) == 2)
         await reflector.reach(12)
         assert len(script.requests) >= 4
+
+
+class Texts(Recording):
+    """A sink of pods that takes their texts."""
+
+    takes_pod_texts = True
+
+    def put(self, raw):
+        super().put(raw)
+        self.types = [*getattr(self, "types", ()), type(raw)]
+
+
+async def test_a_sink_of_pods_gets_their_texts_from_lists_and_watches():
+    own = {"spec": {"containers": [{"name": "a"}], "nodeName": "n"}, "status": {}}
+
+    def pod(name, version):
+        return {"metadata": {"name": name, "namespace": "x", "resourceVersion": str(version)}, **own}
+
+    changed = event("MODIFIED", {"kind": "Pod", "apiVersion": "v1", **pod("a", 3)})
+    watch = streams(changed, event("DELETED", {"kind": "Pod", "apiVersion": "v1", **pod("b", 4)}), then=forever)
+    async with reflecting(page(pod("a", 1), pod("b", 1), version=2), watch, sink=Texts()) as (sink, *_):
+        await until(lambda: sink.dropped == ["b"])
+        assert sink.objects == {"a": "3"}
+        assert sink.types == [PodText] * 3
+
+
+async def test_only_what_the_first_list_brings_is_left_out_of_collections():
+    """Which would examine it again and again, while more and more comes."""
+    gc.unfreeze()
+    async with reflecting(page(item("a", 1), version=1), streams(then=forever), page(version=2)) as (
+        sink,
+        _,
+        reflector,
+    ):
+        await until(lambda: reflector.blind_since is None)
+        frozen = gc.get_freeze_count()
+        assert frozen
+        gc.unfreeze()
+        reflector.request_relist()
+        await until(lambda: not sink.objects)
+        assert not gc.get_freeze_count()

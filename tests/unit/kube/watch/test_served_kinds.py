@@ -9,9 +9,19 @@ import pytest
 
 from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
+from podwright.core.objects.pod_group import (
+    GROUP_LABEL,
+    PLUGINS_API,
+    PLUGINS_KIND,
+    VOLCANO_API,
+    VOLCANO_KIND,
+    WORKLOAD_API,
+)
+from podwright.core.objects.watched_kinds import PRIORITY_CLASS
+from podwright.engine.attempts.gangs.group_changes import RANKED_AT_ONCE
 from podwright.kube.pod_groups.door import pod_group_doors
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
+from podwright.kube.pod_groups.priority_classes import PriorityClassDoor
 from podwright.kube.watch import served_kinds as module
 from podwright.kube.watch.served_kinds import ServedKinds
 from support.engine.kit import Rig, ours
@@ -20,6 +30,7 @@ from support.waiting import patience
 
 V1BETA1, V1ALPHA3, V1ALPHA2 = (f"{WORKLOAD_API}/{version}" for version in ("v1beta1", "v1alpha3", "v1alpha2"))
 CUSTOM = f"{PLUGINS_API}/v1alpha1"
+VOLCANO, CLASSES = f"{VOLCANO_API}/v1beta1", f"{WORKLOAD_API}/v1"
 GROUP = {"metadata": {"name": "gang", "namespace": "default", "uid": "g"}, "spec": {"minMember": 2}}
 
 
@@ -38,7 +49,8 @@ class Server:
             return await says(201, {"status": {"allowed": verb not in self.forbidden}})(request)
         version = request.path.removeprefix("/apis/")
         if version in self.served:
-            return await says(200, {"resources": [{"name": "podgroups"}, {"name": "podgroups/status"}]})(request)
+            names = ("podgroups", "podgroups/status", "priorityclasses")
+            return await says(200, {"resources": [{"name": name} for name in names]})(request)
         if version == V1BETA1:
             return await says(200, {"resources": [{"name": "priorityclasses"}]})(request)
         return await says(404)(request)
@@ -119,7 +131,7 @@ async def test_an_api_is_given_up_only_after_it_was_missing_for_long(monkeypatch
     server = Server(CUSTOM)
     async with discovering(server) as (apis, rig, _):
         await apis.discover()
-        apis.served[PLUGINS_KIND].sink.put(GROUP)
+        apis.served[PLUGINS_KIND].door.put(GROUP)
         groups = rig.engine.cache.groups
         for served, known in ((set(), 1), ({CUSTOM}, 1), (set(), 1)):
             server.served = served
@@ -134,6 +146,45 @@ async def test_an_api_is_given_up_only_after_it_was_missing_for_long(monkeypatch
         server.served = {CUSTOM}
         assert await apis.discover()
         assert in_group(rig, labels={GROUP_LABEL: "gang"})
+
+
+async def test_priority_classes_are_read_while_groups_that_name_them_are_served(monkeypatch):
+    monkeypatch.setattr(module, "GONE_SECONDS", 0.0)
+    server = Server(CUSTOM, CLASSES)
+    async with discovering(server) as (apis, rig, started):
+        apis.add(PriorityClassDoor(rig.engine))
+        for served in ({VOLCANO}, set(), {VOLCANO}):
+            server.asked.clear()
+            server.served = {CUSTOM, CLASSES, *served}
+            await apis.discover()
+            assert (PRIORITY_CLASS in apis.served) is bool(served)
+            assert served or not [path for path in server.asked if path.endswith("selfsubjectaccessreviews")]
+            if served:
+                apis.served[PRIORITY_CLASS].door.put({"metadata": {"name": "high"}, "value": 7})
+            assert bool(rig.engine.cache.store.get(PRIORITY_CLASS, "high")) is bool(served)
+        assert started.count(("priorityclasses.scheduling.k8s.io", "v1")) == 2
+
+
+async def test_a_crd_that_is_installed_later_begins_priority_classes_too():
+    server = Server(CLASSES)
+    async with discovering(server) as (apis, rig, _):
+        apis.add(PriorityClassDoor(rig.engine))
+        assert not await apis.discover()
+        server.served.add(VOLCANO)
+        assert await apis.discover(VOLCANO_KIND) == [VOLCANO_KIND, PRIORITY_CLASS]
+
+
+async def test_members_have_the_priority_of_their_group_before_pods_are_tried_again():
+    async with discovering(Server(VOLCANO, CLASSES)) as (apis, rig, _):
+        apis.add(PriorityClassDoor(rig.engine))
+        await apis.discover()
+        for index in range(2 * RANKED_AT_ONCE):
+            rig.pod(f"m{index}", metadata={"annotations": {"scheduling.k8s.io/group-name": "gang"}})
+        door = apis.served[VOLCANO_KIND].door
+        door.put({**GROUP, "spec": {"minMember": 2, "priorityClassName": "high"}})
+        apis.served[PRIORITY_CLASS].door.put({"metadata": {"name": "high"}, "value": 7})
+        await door.changed()
+        assert {rig.engine.queue.get(uid).pod.priority for uid in rig.engine.queue.uids()} == {7}
 
 
 async def test_an_upgrade_of_the_server_replaces_the_version(monkeypatch):

@@ -11,9 +11,10 @@ from dataclasses import replace
 import pytest
 
 from podwright.core.objects.pod import parse_pod
+from podwright.engine.outcomes.binding.concurrency import FEW
 from podwright.engine.ports import Regarding
 from podwright.kube.write import events
-from podwright.kube.write.events import WORKERS, EventRecorder
+from podwright.kube.write.events import MOST_WORKERS, TIMES_ALONE, WORKERS, EventRecorder
 from support.http.kit import api, says
 from support.objects.builders import make_pod
 from support.waiting import patience, until
@@ -305,13 +306,21 @@ async def test_posting_stays_below_its_rate():
 
 
 @pytest.mark.parametrize(
-    ("network_seconds", "more"), [pytest.param(0.0, False, id="quick"), pytest.param(0.05, True, id="slow")]
+    ("network_seconds", "others", "least", "greatest"),
+    [
+        pytest.param(0.0, FEW + 1, 1, 2 * WORKERS, id="quick, beside Bindings"),
+        pytest.param(0.0, FEW, 2 * WORKERS, 2 * TIMES_ALONE * WORKERS, id="quick, alone"),
+        pytest.param(0.05, FEW + 1, 2 * WORKERS, MOST_WORKERS, id="slow, beside Bindings"),
+    ],
 )
-async def test_more_events_are_posted_at_once_where_the_network_takes_long(network_seconds, more):
-    in_progress, most = 0, 0
+async def test_how_many_events_are_posted_at_once(network_seconds, others, least, greatest):
+    in_progress, most, released = 0, 0, asyncio.Event()
 
     async def answer(request):
         nonlocal in_progress, most
+        if request.path.endswith("binding"):
+            await released.wait()
+            return await says(201, {})(request)
         in_progress += 1
         most = max(most, in_progress)
         await asyncio.sleep(network_seconds)
@@ -319,18 +328,19 @@ async def test_more_events_are_posted_at_once_where_the_network_takes_long(netwo
         return await says(201, {})(request)
 
     async with api(default=answer) as (http, script):
+        bindings = [asyncio.create_task(http.send("POST", "/binding", b"{}")) for _ in range(others)]
+        await until(lambda: http.in_progress == others)
         recorder = EventRecorder(http, clock=time.time, steady=time.monotonic, dropped=lambda: None)
-        task = asyncio.create_task(recorder.run())
-        for _ in range(500):
-            recorder.record(POD, "Normal", "Scheduled", "Binding", "there")
-        await recorder.flush(60)
-        assert len(script.requests) == 500
-        for _ in range(20):
-            recorder.record(POD, "Normal", "Scheduled", "Binding", "there")
-        await recorder.flush(60)
-        assert len(script.requests) == 520, "the additional workers have ended, the others go on"
-        task.cancel()
-    assert (most > 2 * WORKERS) is more
+        posted = asyncio.create_task(recorder.run())
+        for count in (500, 20):  # the additional workers have ended after the first ones, the others go on
+            for _ in range(count):
+                recorder.record(POD, "Normal", "Scheduled", "Binding", "there")
+            await recorder.flush(60)
+        assert len(script.requests) == others + 520
+        released.set()
+        await asyncio.gather(*bindings)
+        posted.cancel()
+    assert least <= most <= greatest
 
 
 async def test_each_reason_of_a_refusal_is_logged_once_and_a_terminating_namespace_is_not(caplog):

@@ -39,6 +39,12 @@ def test_nodes_are_emptied_at_the_interval_and_stay_empty():
     assert (table["pods moved by rebalancing"], table["gain of rebalancing"]) == ("2", "2")
 
 
+def test_pods_that_came_within_the_stream_move_too():
+    events = [comes(60.0, f"c{i}", cpu="1", owner="web") for i in range(3)]
+    card = play(tidy(), *events, initial=[node(f"n{i}") for i in range(3)])
+    assert card.rebalancing[0].moves == 2, "they were spread over three nodes"
+
+
 def test_without_a_policy_nothing_is_said_of_rebalancing():
     card = play(ReplayCandidate("none"), initial=fragmented())
     assert "rebalancing" not in card.as_dict()

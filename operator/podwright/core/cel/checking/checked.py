@@ -217,13 +217,12 @@ class _Reader:
                 return Select(type_, offset, self.node(parts[1][0][1], below), _text(parts[2][0][1]), is_test)
             case 6:
                 args = [self.node(part, below) for _, part in parts.get(1, ())]
-                is_method = bool(args)
                 args += [self.node(part, below) for _, part in parts.get(3, ())]
                 reference = self._references.get(id_)
                 overloads = reference.overloads if reference else ()
                 if overloads == ("list_flatten",):
                     type_ = args[0].type.parameters[0]  # the library says list(dyn)
-                return Call(type_, offset, _text(parts[2][0][1]), tuple(args), overloads, is_method)
+                return Call(type_, offset, _text(parts[2][0][1]), tuple(args), overloads)
             case 7:
                 elements = tuple([self.node(part, below) for _, part in parts.get(1, ())])
                 return ListExpr(type_, offset, elements, _indices(parts.get(2, ())))

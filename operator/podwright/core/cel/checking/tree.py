@@ -53,7 +53,6 @@ class Call(TreeNode):
     function: str
     args: tuple[TreeNode, ...]
     overloads: tuple[str, ...]
-    is_method: bool
 
     @property
     def overload(self) -> str:

@@ -14,6 +14,7 @@ from podwright.core.cel import types
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.library.conversions import to_string
 from podwright.core.cel.library.go_text import quoted
+from podwright.core.cel.library.signatures import is_readable, unary
 from podwright.core.cel.values import Function, Opaque, Value, no_such_overload
 
 Address = IPv4Address | IPv6Address
@@ -27,12 +28,8 @@ _MAX_TEXT: Final = 64
 class IP(Opaque):
     """An address, IPv4 or IPv6 without a zone."""
 
+    cel_type = types.IP
     address: Address
-
-    @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
-        """`net.IP`."""
-        return types.IP
 
     def equals(self, other: object) -> bool:
         """cel-go compares with addresses only."""
@@ -52,13 +49,9 @@ class IP(Opaque):
 class CIDR(Opaque):
     """An address with the length of its prefix. The bits behind the prefix may be set."""
 
+    cel_type = types.CIDR
     address: Address
     bits: int
-
-    @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
-        """`net.CIDR`."""
-        return types.CIDR
 
     def equals(self, other: object) -> bool:
         """cel-go compares with networks only."""
@@ -140,47 +133,8 @@ def _ip(value: Value) -> IP:
     return IP(_parsed(value))
 
 
-def _cidr(value: Value) -> CIDR:
-    if value.__class__ is not str:
-        raise no_such_overload("cidr", value)
-    return _parsed_network(value)
-
-
-def _is_readable(name: str, read: Function) -> Function:
-    def call(value: Value) -> bool:
-        if value.__class__ is not str:
-            raise no_such_overload(name, value)
-        try:
-            read(value)
-        except EvaluationError:
-            return False
-        return True
-
-    return call
-
-
-def _is_canonical(value: Value) -> bool:
-    if value.__class__ is not str:
-        raise no_such_overload("ip.isCanonical", value)
-    return str(_parsed(value)) == value
-
-
 def _of_ip(name: str, get: Callable[[Address], Value]) -> Function:
-    def call(value: Value) -> Value:
-        if not isinstance(value, IP):
-            raise no_such_overload(name, value)
-        return get(value.address)
-
-    return call
-
-
-def _of_cidr(name: str, get: Callable[[CIDR], Value]) -> Function:
-    def call(value: Value) -> Value:
-        if not isinstance(value, CIDR):
-            raise no_such_overload(name, value)
-        return get(value)
-
-    return call
+    return unary(name, IP, lambda value: get(value.address))
 
 
 _LOCAL_GROUPS: Final = int(IPv4Address("224.0.0.0")) >> 8
@@ -226,18 +180,18 @@ def _string(value: Value) -> str:
 
 PLAIN: Final[dict[str, Function]] = {
     "ip": _ip,
-    "isIP": _is_readable("isIP", _parsed),
-    "ip.isCanonical": _is_canonical,
+    "isIP": is_readable("isIP", _parsed),
+    "ip.isCanonical": unary("ip.isCanonical", str, lambda text: str(_parsed(text)) == text),
     "family": _of_ip("family", lambda address: address.version),
     "isUnspecified": _of_ip("isUnspecified", lambda address: address.is_unspecified),
     "isLoopback": _of_ip("isLoopback", lambda address: address.is_loopback),
     "isLinkLocalMulticast": _of_ip("isLinkLocalMulticast", _is_local_multicast),
     "isLinkLocalUnicast": _of_ip("isLinkLocalUnicast", lambda address: address.is_link_local),
     "isGlobalUnicast": _of_ip("isGlobalUnicast", _is_global_unicast),
-    "cidr": _cidr,
-    "isCIDR": _is_readable("isCIDR", _parsed_network),
-    "prefixLength": _of_cidr("prefixLength", lambda network: network.bits),
-    "masked": _of_cidr("masked", CIDR.masked),
+    "cidr": unary("cidr", str, _parsed_network),
+    "isCIDR": is_readable("isCIDR", _parsed_network),
+    "prefixLength": unary("prefixLength", CIDR, lambda network: network.bits),
+    "masked": unary("masked", CIDR, CIDR.masked),
     "containsIP": _contains_ip,
     "containsCIDR": _contains_cidr,
     "string": _string,

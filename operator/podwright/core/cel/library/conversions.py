@@ -26,6 +26,7 @@ from podwright.core.cel.values import (
     to_key,
     type_of,
 )
+from podwright.core.objects.durations import nanoseconds
 
 _SECOND: Final = 10**9
 MIN_SECONDS: Final = -62135596800
@@ -170,7 +171,7 @@ def to_duration(value: Value) -> Duration:
     if value.__class__ is Duration:
         return value
     if value.__class__ is str:
-        nanos = parse_duration(value)
+        nanos = nanoseconds(value)
         if nanos is not None:
             return Duration(nanos)
     raise _refused(value, "google.protobuf.Duration")
@@ -203,14 +204,8 @@ _SOURCES: Final = {
     "google.protobuf.Duration": {"google.protobuf.Duration", "string"},
     "google.protobuf.Timestamp": {"google.protobuf.Timestamp", "string", "int"},
     "string": {
-        "string",
-        "int",
-        "uint",
-        "bool",
-        "double",
-        "bytes",
-        "google.protobuf.Duration",
-        "google.protobuf.Timestamp",
+        *("string", "int", "uint", "bool", "double", "bytes"),
+        *("google.protobuf.Duration", "google.protobuf.Timestamp"),
     },
 }
 _FUNCTIONS: Final = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp"}
@@ -220,46 +215,6 @@ def _refused(value: Value, to: str) -> EvaluationError:
     if type_of(value).name in _SOURCES[to]:
         return conversion_error(value, to)
     return no_such_overload(_FUNCTIONS.get(to, to), value)
-
-
-_UNITS: Final = {
-    "ns": 1,
-    "us": 10**3,
-    "µs": 10**3,
-    "μs": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-}
-_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)", re.ASCII)
-_LONGEST_DURATION: Final = 1000
-
-
-def parse_duration(text: str) -> int | None:
-    """Nanoseconds of a duration in Go's notation (`1h30m`, `-1.5s`), None if it is not one or exceeds 64 bits."""
-    rest = text[1:] if text[:1] in ("+", "-") else text
-    if rest == "0":
-        return 0
-    if not rest or len(rest) > _LONGEST_DURATION:
-        return None
-    total, at = 0, 0
-    while at < len(rest):
-        found = _PART.match(rest, at)
-        if found is None:
-            return None
-        whole, fraction, unit = found.groups()
-        if (not whole and not fraction) or unit not in _UNITS or int(whole or "0") > 2**63:
-            return None
-        total += int(whole or "0") * _UNITS[unit]
-        if fraction:
-            total += int(fraction[:18]) * _UNITS[unit] // 10 ** len(fraction[:18])
-        if total > 2**63:
-            return None
-        at = found.end()
-    if text[:1] == "-":
-        return -total
-    return total if total <= MAX_INT else None
 
 
 def duration_text(value: Duration) -> str:

@@ -13,6 +13,7 @@ from datetime import date
 from typing import Final
 
 from podwright.core.cel import types
+from podwright.core.cel.library.signatures import unary
 from podwright.core.cel.library.urls import check_request_uri
 from podwright.core.cel.values import NONE, Function, Opaque, Optional, Value, no_such_overload
 
@@ -24,14 +25,10 @@ Check = Callable[[str], Sequence[str]]
 class Format(Opaque):
     """A named format. `regex_size` counts in the cost of a validation."""
 
+    cel_type = types.FORMAT
     name: str
     check: Check
     regex_size: int
-
-    @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
-        """`kubernetes.NamedFormat`."""
-        return types.FORMAT
 
     def equals(self, other: object) -> bool:
         """cel-go compares with formats only."""
@@ -49,23 +46,19 @@ _KEY_RULE: Final = (
 )
 _LABEL_RULE: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    "with an "
-    "alphanumeric character"
+    "with an alphanumeric character"
 )
 _SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    "and end "
-    "with an alphanumeric character"
+    "and end with an alphanumeric character"
 )
 _LABEL_1035_RULE: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end "
-    "with an alphanumeric character"
+    "and end with an alphanumeric character"
 )
 _VALUE_RULE: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end "
-    "with an alphanumeric character"
+    "end with an alphanumeric character"
 )
 _UUID: Final = "^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$"
 _BASE64: Final = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"
@@ -191,9 +184,7 @@ them.
 """
 
 
-def _named(name: Value) -> Optional:
-    if name.__class__ is not str:
-        raise no_such_overload("format.named", name)
+def _named(name: str) -> Optional:
     found = FORMATS.get(name)
     return Optional(found) if found else NONE
 
@@ -210,7 +201,7 @@ def _constant(value: Format) -> Function:
 
 
 PLAIN: Final[dict[str, Function]] = {
-    "format.named": _named,
+    "format.named": unary("format.named", str, _named),
     "validate": _validate,
     **{f"format.{name}": _constant(value) for name, value in FORMATS.items()},
 }

@@ -26,27 +26,15 @@ _WORDS: Final = ("NaN", "Infinity", "-Infinity")
 
 _INTEGERS: Final = (types.INT.name, types.UINT.name)
 _TEXTUAL: Final = (
-    *(
-        "list",
-        "map",
-        *_INTEGERS,
-        "double",
-        "bool",
-        "string",
-        types.TIMESTAMP.name,
-        "bytes",
-        types.DURATION.name,
-        "type",
-    ),
-    types.NULL.name,
+    *("list", "map", *_INTEGERS, "double", "bool", "string", "bytes", "type"),
+    *(types.TIMESTAMP.name, types.DURATION.name, types.NULL.name),
 )
 CLAUSES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "s": (
         _TEXTUAL,
         (
             "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, "
-            "and "
-            "timestamps"
+            "and timestamps"
         ),
     ),
     "d": (_INTEGERS, "decimal clause can only be used on integers"),

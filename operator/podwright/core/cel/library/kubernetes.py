@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.library.quantity import Quantity, read_quantity
 from podwright.core.cel.library.semver import Semver, normalized, read_semver
+from podwright.core.cel.library.signatures import expect, is_readable, unary
 from podwright.core.cel.values import Function, Value, no_such_overload
 
 
-def _reader(name: str, read: Callable[[str], Value]) -> Function:
-    def call(text: Value) -> Value:
-        if text.__class__ is not str:
-            raise no_such_overload(name, text)
-        return read(text)
-
-    return call
-
-
-def _is_readable(name: str, read: Function) -> Function:
-    def call(text: Value, *rest: Value) -> bool:
-        if text.__class__ is not str:
-            raise no_such_overload(name, text, *rest)
-        try:
-            read(text, *rest)
-        except EvaluationError:
-            return False
-        return True
-
-    return call
-
-
 def _semver(text: Value, normalize: Value = False) -> Semver:
-    if text.__class__ is not str or normalize.__class__ is not bool:
-        raise no_such_overload("semver", text, normalize)
+    expect("semver", (str, bool), text, normalize)
     return read_semver(normalized(text) if normalize else text)
 
 
@@ -58,23 +36,12 @@ def _sum(name: str, sign: int) -> Function:
     return call
 
 
-def _of_quantity(name: str, get: Callable[[Quantity], Value]) -> Function:
-    def call(value: Value) -> Value:
-        if value.__class__ is not Quantity:
-            raise no_such_overload(name, value)
-        return get(value)
-
-    return call
-
-
 def _of_semver(name: str) -> Function:
-    def call(value: Value) -> Value:
-        if value.__class__ is not Semver:
-            raise no_such_overload(name, value)
+    def number_of(value: Semver) -> int:
         number: int = getattr(value, name)
         return number - 2**64 if number >= 2**63 else number
 
-    return call
+    return unary(name, Semver, number_of)
 
 
 def _as_integer(value: Quantity) -> int:
@@ -85,14 +52,14 @@ def _as_integer(value: Quantity) -> int:
 
 
 PLAIN: Final[dict[str, Function]] = {
-    "quantity": _reader("quantity", read_quantity),
-    "isQuantity": _is_readable("isQuantity", _reader("quantity", read_quantity)),
+    "quantity": unary("quantity", str, read_quantity),
+    "isQuantity": is_readable("isQuantity", read_quantity),
     "semver": _semver,
-    "isSemver": _is_readable("isSemver", _semver),
-    "sign": _of_quantity("sign", Quantity.sign),
-    "isInteger": _of_quantity("isInteger", lambda value: value.as_integer() is not None),
-    "asInteger": _of_quantity("asInteger", _as_integer),
-    "asApproximateFloat": _of_quantity("asApproximateFloat", Quantity.as_float),
+    "isSemver": is_readable("isSemver", _semver),
+    "sign": unary("sign", Quantity, Quantity.sign),
+    "isInteger": unary("isInteger", Quantity, lambda value: value.as_integer() is not None),
+    "asInteger": unary("asInteger", Quantity, _as_integer),
+    "asApproximateFloat": unary("asApproximateFloat", Quantity, Quantity.as_float),
     "isGreaterThan": lambda a, b: _compared("isGreaterThan", a, b) > 0,
     "isLessThan": lambda a, b: _compared("isLessThan", a, b) < 0,
     "compareTo": lambda a, b: _compared("compareTo", a, b),

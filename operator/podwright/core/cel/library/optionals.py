@@ -7,6 +7,7 @@ from typing import Final
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.frame import ELEMENT, Frame
 from podwright.core.cel.library.conversions import text_in_error
+from podwright.core.cel.library.signatures import unary
 from podwright.core.cel.values import NONE, Duration, Function, Optional, Timestamp, Uint, Value, no_such_overload
 
 _YEAR_1: Final = -62135596800 * 10**9
@@ -27,18 +28,10 @@ def _is_zero(value: Value) -> bool:
     return False
 
 
-def _value(value: Value) -> Value:
-    if value.__class__ is not Optional:
-        raise no_such_overload("value", value)
+def _value(value: Optional) -> Value:
     if not value.has_value:
         raise EvaluationError("optional.none() dereference")
     return value.value
-
-
-def _has_value(value: Value) -> bool:
-    if value.__class__ is not Optional:
-        raise no_such_overload("hasValue", value)
-    return value.has_value
 
 
 def _unwrap(frame: Frame, values: Value) -> Value:
@@ -64,8 +57,8 @@ PLAIN: Final[dict[str, Function]] = {
     "optional.of": Optional,
     "optional.ofNonZeroValue": lambda value: NONE if _is_zero(value) else Optional(value),
     "optional.none": lambda: NONE,
-    "value": _value,
-    "hasValue": _has_value,
+    "value": unary("value", Optional, _value),
+    "hasValue": unary("hasValue", Optional, lambda value: value.has_value),
     "first": _end("first", 0),
     "last": _end("last", -1),
 }

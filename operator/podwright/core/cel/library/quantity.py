@@ -31,15 +31,11 @@ WRONG_SUFFIX: Final = "unable to parse quantity's suffix"
 class Quantity(Opaque):
     """A quantity. `is_big` says that Kubernetes keeps it as a big decimal, `is_result` that arithmetic made it."""
 
+    cel_type = types.QUANTITY
     value: int
     scale: int = 0
     is_big: bool = False
     is_result: bool = False
-
-    @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
-        """`kubernetes.Quantity`."""
-        return types.QUANTITY
 
     def equals(self, other: object) -> bool:
         """cel-go compares with quantities only, and on the right-hand side not with the result of arithmetic."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.frame import Frame
+from podwright.core.cel.library.signatures import expect
 from podwright.core.cel.values import Function, Value, no_such_overload
 from podwright.core.objects.compaction import cleared_regularly
 
@@ -86,15 +87,13 @@ def _matches(text: Value, pattern: Value) -> bool:
 
 
 def _find(text: Value, pattern: Value) -> str:
-    if text.__class__ is not str or pattern.__class__ is not str:
-        raise no_such_overload("find", text, pattern)
+    expect("find", (str, str), text, pattern)
     found = _illegal(pattern).search(text.encode())
     return found.group(0).decode() if found else ""
 
 
 def _find_all(frame: Frame, text: Value, pattern: Value, count: Value = -1) -> list[Value]:
-    if text.__class__ is not str or pattern.__class__ is not str or count.__class__ is not int:
-        raise no_such_overload("findAll", text, pattern, count)
+    expect("findAll", (str, str, int), text, pattern, count)
     found: list[Value] = []
     regexp = _illegal(pattern)
     if not count:

@@ -26,16 +26,12 @@ class Semver(Opaque):
     for its order.
     """
 
+    cel_type = types.SEMVER
     major: int
     minor: int
     patch: int
     pre: PreRelease = ()
     build: tuple[str, ...] = ()
-
-    @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
-        """`kubernetes.Semver`."""
-        return types.SEMVER
 
     def equals(self, other: object) -> bool:
         """cel-go compares with versions only."""

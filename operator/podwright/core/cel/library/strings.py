@@ -9,6 +9,7 @@ from podwright.core.cel.frame import ELEMENT, Frame
 from podwright.core.cel.library import lists
 from podwright.core.cel.library.conversions import text_in_error
 from podwright.core.cel.library.formatting import format_text
+from podwright.core.cel.library.signatures import expect, unary
 from podwright.core.cel.values import Function, Value, no_such_overload
 
 _SPACE: Final = (
@@ -32,14 +33,8 @@ _QUOTED: Final = str.maketrans(
 )
 
 
-def _expect(name: str, kinds: tuple[type, ...], *args: Value) -> None:
-    """Raises EvaluationError unless the arguments have these classes."""
-    if any(arg.__class__ is not kind for arg, kind in zip(args, kinds, strict=False)):
-        raise no_such_overload(name, *args)
-
-
 def _char_at(text: Value, index: Value) -> str:
-    _expect("charAt", (str, int), text, index)
+    expect("charAt", (str, int), text, index)
     if not 0 <= index <= len(text):
         raise EvaluationError(f"index out of range: {index}")
     return text[index : index + 1]
@@ -48,7 +43,7 @@ def _char_at(text: Value, index: Value) -> str:
 def _index_of(frame: Frame, text: Value, part: Value, offset: Value = 0) -> int:
     if lists.is_list(text):
         return lists.index_of(frame, text, part)
-    _expect("indexOf", (str, str, int), text, part, offset)
+    expect("indexOf", (str, str, int), text, part, offset)
     if offset < 0:
         raise EvaluationError(f"index out of range: {offset}")
     if not part:
@@ -59,10 +54,10 @@ def _index_of(frame: Frame, text: Value, part: Value, offset: Value = 0) -> int:
 def _last_index_of(frame: Frame, text: Value, part: Value, offset: Value = None) -> int:
     if lists.is_list(text):
         return lists.last_index_of(frame, text, part)
-    _expect("lastIndexOf", (str, str), text, part)
+    expect("lastIndexOf", (str, str), text, part)
     if offset is None:
         return text.rfind(part)
-    _expect("lastIndexOf", (str, str, int), text, part, offset)
+    expect("lastIndexOf", (str, str, int), text, part, offset)
     if offset < 0:
         raise EvaluationError(f"index out of range: {offset}")
     if not part:
@@ -72,11 +67,11 @@ def _last_index_of(frame: Frame, text: Value, part: Value, offset: Value = None)
 
 def _substring(text: Value, start: Value, end: Value = None) -> str:
     if end is None:
-        _expect("substring", (str, int), text, start)
+        expect("substring", (str, int), text, start)
         end = len(text)
         if not 0 <= start <= end:
             raise EvaluationError(f"index out of range: {start}")
-    _expect("substring", (str, int, int), text, start, end)
+    expect("substring", (str, int, int), text, start, end)
     if start > end:
         raise EvaluationError(f"invalid substring range. start: {start}, end: {end}")
     for index in (start, end):
@@ -85,23 +80,15 @@ def _substring(text: Value, start: Value, end: Value = None) -> str:
     return text[start:end]
 
 
-def _changed(name: str, change: Function) -> Function:
-    def call(text: Value) -> Value:
-        _expect(name, (str,), text)
-        return change(text)
-
-    return call
-
-
 def _replace(frame: Frame, text: Value, old: Value, new: Value, count: Value = -1) -> str:
-    _expect("replace", (str, str, str, int), text, old, new, count)
+    expect("replace", (str, str, str, int), text, old, new, count)
     times = text.count(old) if count < 0 else min(count, text.count(old))
     frame.allocate(len(text) + times * max(0, len(new) - len(old)))
     return text.replace(old, new, max(count, -1))
 
 
 def _split(frame: Frame, text: Value, separator: Value, count: Value = -1) -> Value:
-    _expect("split", (str, str, int), text, separator, count)
+    expect("split", (str, str, int), text, separator, count)
     if not count:
         return []
     parts = (text.count(separator) if separator else len(text)) + 1
@@ -134,10 +121,10 @@ def _format(frame: Frame, text: Value, args: Value) -> str:
 PLAIN: Final[dict[str, Function]] = {
     "charAt": _char_at,
     "substring": _substring,
-    "lowerAscii": _changed("lowerAscii", lambda text: text.translate(_LOWER)),
-    "upperAscii": _changed("upperAscii", lambda text: text.translate(_UPPER)),
-    "trim": _changed("trim", lambda text: text.strip(_SPACE)),
-    "strings.quote": _changed("strings.quote", lambda text: f'"{text.translate(_QUOTED)}"'),
+    "lowerAscii": unary("lowerAscii", str, lambda text: text.translate(_LOWER)),
+    "upperAscii": unary("upperAscii", str, lambda text: text.translate(_UPPER)),
+    "trim": unary("trim", str, lambda text: text.strip(_SPACE)),
+    "strings.quote": unary("strings.quote", str, lambda text: f'"{text.translate(_QUOTED)}"'),
 }
 ALLOCATING: Final[dict[str, Function]] = {
     "indexOf": _index_of,

@@ -7,7 +7,6 @@ Go works on bytes: here texts are decoded as Latin-1 while they are taken apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from string import ascii_letters, digits
@@ -17,6 +16,7 @@ from podwright.core.cel import types
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.frame import ELEMENT, Frame
 from podwright.core.cel.library.go_text import quoted
+from podwright.core.cel.library.signatures import unary
 from podwright.core.cel.values import Function, Opaque, Value, no_such_overload
 
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):", re.ASCII)
@@ -66,16 +66,12 @@ def _unescaped_host(text: str) -> str:
 class Url(Opaque):
     """The parts of a URL. `text` is the URL as Go writes it, by which it compares."""
 
+    cel_type = types.URL
     scheme: str
     host: str
     path: str
     query: str
     text: str
-
-    @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
-        """`kubernetes.URL`."""
-        return types.URL
 
     def equals(self, other: object) -> bool:
         """cel-go compares with URLs only."""
@@ -215,27 +211,6 @@ def _fragment(raw: str) -> str:
     return f"#{raw if set(raw) <= _FRAGMENT | set('%') else normal}" if raw else ""
 
 
-def _url(text: Value) -> Url:
-    if text.__class__ is not str:
-        raise no_such_overload("url", text)
-    return read_url(text)
-
-
-def _is_url(text: Value) -> bool:
-    if text.__class__ is not str:
-        raise no_such_overload("isURL", text)
-    return check_request_uri(text) is None
-
-
-def _getter(name: str, get: Callable[[Url], str]) -> Function:
-    def call(value: Value) -> str:
-        if not isinstance(value, Url):
-            raise no_such_overload(name, value)
-        return get(value)
-
-    return call
-
-
 def _get_query(frame: Frame, value: Value) -> Value:
     if not isinstance(value, Url):
         raise no_such_overload("getQuery", value)
@@ -259,12 +234,12 @@ def _query_part(text: str) -> str:
 
 
 PLAIN: Final[dict[str, Function]] = {
-    "url": _url,
-    "isURL": _is_url,
-    "getScheme": _getter("getScheme", lambda url: url.scheme),
-    "getHost": _getter("getHost", lambda url: url.host),
-    "getHostname": _getter("getHostname", lambda url: url.hostname),
-    "getPort": _getter("getPort", lambda url: url.port),
-    "getEscapedPath": _getter("getEscapedPath", lambda url: url.path),
+    "url": unary("url", str, read_url),
+    "isURL": unary("isURL", str, lambda text: check_request_uri(text) is None),
+    "getScheme": unary("getScheme", Url, lambda url: url.scheme),
+    "getHost": unary("getHost", Url, lambda url: url.host),
+    "getHostname": unary("getHostname", Url, lambda url: url.hostname),
+    "getPort": unary("getPort", Url, lambda url: url.port),
+    "getEscapedPath": unary("getEscapedPath", Url, lambda url: url.path),
 }
 ALLOCATING: Final[dict[str, Function]] = {"getQuery": _get_query}

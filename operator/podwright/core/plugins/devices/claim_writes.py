@@ -20,7 +20,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.binding_conditions import BindingFailedError, ready, timed_out, waits
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
 from podwright.core.plugins.devices.node_requests import NodeClaim
-from podwright.core.plugins.devices.pod_claims import Consumer, consumer_of
+from podwright.core.plugins.devices.pod_claims import Consumer, consumer_of, names
 from podwright.core.state.devices.claims import CLAIM_KIND
 
 Raw = dict[str, Any]
@@ -34,18 +34,13 @@ RECHECK_SECONDS: Final = 5.0
 
 
 class ClaimWriteError(Exception):
-    """A claim could not be written. The pod must be scheduled again."""
+    """A claim could not be written. The pod must be scheduled again. `status`: how a wait for binding conditions ended,
+    as metrics say it.
+    """
 
-    status = "error"
-    """How a wait for binding conditions ended, as metrics say it."""
-
-
-class _FailedError(ClaimWriteError):
-    status = "failure"
-
-
-class _TimeoutError(ClaimWriteError):
-    status = "timeout"
+    def __init__(self, text: str, status: str = "error") -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class ClaimWrites:
@@ -83,7 +78,7 @@ class ClaimWrites:
                     await self._enter(seen, allocations.get(position), consumer)
                     continue
                 await self._enter_group(seen, allocations.get(position), consumer)
-            special = None if found.extended is None else found.extended.claim(found.extended.code(node))
+            special = found.special(node)
             if special is not None:
                 await self._create(special, allocations[len(found.claims)])
         except ClusterError as error:
@@ -112,17 +107,23 @@ class ClaimWrites:
                 self._lost.add(claim.uid)
                 raise ClaimWriteError(f"claim {claim.key}: {rival}, by another scheduler at the same time")
 
-    async def undo(self) -> None:
+    async def undo(self, pod: PodInfo) -> None:
         """Takes back what was written for the pod, as far as the API server allows it. Allocations stay, as in
-        kube-scheduler, unless another claim got a device of them earlier. So does the reservation for its group, whose
-        other members may need it.
+        kube-scheduler, unless another claim got a device of them earlier, or `pod`, the pod as it is now, names other
+        claims. So does the reservation for its group, whose other members may need it.
+
+        A pod that has got a node keeps everything: another process has bound it, or a Binding that failed has gone
+        through after all, and it runs with these claims.
         """
+        if await self._may_be_bound(pod):
+            return
         if self.created is not None:
             self.reserved.pop(self.created.uid, None)
             await delete(self._handle, self.created)
+        useless = self._lost | {claim.uid for claim in self.reserved.values() if not names(pod, claim)}
         for claim in filter(lambda each: self._taken_back(each.uid), self.reserved.values()):
             consumer = self._consumers[claim.uid]
-            if claim.uid in self._lost and set(claim.reserved_for) <= {consumer.uid}:
+            if claim.uid in useless and set(claim.reserved_for) <= {consumer.uid}:
                 await deallocate(self._handle, claim)
             elif not consumer.group:
                 await release_from(self._handle, claim, consumer.uid)
@@ -140,7 +141,7 @@ class ClaimWrites:
         assert self._found.reservation is not None, "the pod was not reserved"
         note = f"waiting for binding conditions for device on node {self._found.reservation.node_name}"
         self._handle.record(self._pod, "Normal", "BindingConditionsPending", note)
-        observer, status = self._handle.observer, ClaimWriteError.status
+        observer, status = self._handle.observer, "error"
         started = observer.start()
         try:
             for namespace, name in names:
@@ -156,6 +157,14 @@ class ClaimWrites:
             observer.binding_conditions_ended(started, profile, status, drivers, waited_for)
 
     # Internals
+
+    async def _may_be_bound(self, pod: PodInfo) -> bool:
+        """True if the pod has a node, or if that is not known."""
+        try:
+            raw = await self._handle.cluster.get("Pod", pod.name, pod.namespace)
+        except ClusterError:
+            return True
+        return raw is not None and raw["metadata"].get("uid") == pod.uid and bool(raw["spec"].get("nodeName"))
 
     def _taken_back(self, uid: str) -> bool:
         """True if the reservation of this claim is for this pod alone, or must not stay: another claim got its device
@@ -183,8 +192,12 @@ class ClaimWrites:
 
     async def _enter(self, seen: ResourceClaim, allocation: Allocation | None, consumer: Consumer) -> None:
         """Enters the consumer in the claim, unless it is there with this allocation. Raises as `_reserve`."""
+        known = self._handle.cache.devices.claims
         claim = self._newest(seen)
         self._consumers[claim.uid] = consumer
+        if claim.uid in known.doubted:
+            claim = self._written(await self._read(claim))
+            known.doubted.discard(claim.uid)
         if consumer.uid in claim.reserved_for and (allocation is None or _has(claim.raw, allocation)):
             self.reserved[claim.uid] = claim
         else:
@@ -210,14 +223,18 @@ class ClaimWrites:
             except ClusterError as error:
                 if error.status != _CONFLICT or attempt == _ATTEMPTS - 1:
                     raise
-                latest = await cluster.get(CLAIM_KIND, claim.name, claim.namespace)
-                if latest is None or latest["metadata"].get("uid", claim.uid) != claim.uid:
-                    raise ClaimWriteError(f"claim {claim.key} got deleted in the meantime") from error
-                raw = latest
+                raw = await self._read(claim)
             else:
                 self.reserved[stored.uid] = stored
                 return stored
         raise AssertionError("the last attempt raises")
+
+    async def _read(self, claim: ResourceClaim) -> Mapping[str, Any]:
+        """The claim as the API server has it. Raises ClusterError, and ClaimWriteError if it is gone."""
+        latest = await self._handle.cluster.get(CLAIM_KIND, claim.name, claim.namespace)
+        if latest is None or latest["metadata"].get("uid", claim.uid) != claim.uid:
+            raise ClaimWriteError(f"claim {claim.key} got deleted in the meantime")
+        return latest
 
     def _changed_status(
         self, claim: ResourceClaim, raw: Mapping[str, Any], allocation: Allocation | None, consumer: Consumer
@@ -261,7 +278,7 @@ class ClaimWrites:
         left = timeout
         while not self._is_ready(namespace, name, timeout):
             if left <= 0:
-                raise _TimeoutError(f"device binding timeout: claim={name}")
+                raise ClaimWriteError(f"device binding timeout: claim={name}", "timeout")
             step = min(left, RECHECK_SECONDS)  # counts the time waited instead of reading the clock, which may step
             await self._changed(namespace, name, step, timeout)
             left -= step
@@ -274,9 +291,9 @@ class ClaimWrites:
             if ready(claim):
                 return True
         except BindingFailedError as error:
-            raise _FailedError(str(error)) from error
+            raise ClaimWriteError(str(error), "failure") from error
         if timed_out(claim, timeout, self._handle.now()):
-            raise _TimeoutError(f"device binding timeout: claim={name}")
+            raise ClaimWriteError(f"device binding timeout: claim={name}", "timeout")
         return False
 
     async def _changed(self, namespace: str, name: str, step: float, timeout: float) -> None:
@@ -329,13 +346,14 @@ class Release:
 
 
 async def release_from(handle: Handle, claim: ResourceClaim, consumer: str) -> None:
-    """Removes a consumer, by uid, from those for which a claim is reserved. If that fails, the next attempt finds it
-    entered.
+    """Removes a consumer, by uid, from those for which a claim is reserved. If that fails, the next attempt looks
+    whether it is entered.
     """
     change = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": [{"$patch": "delete", "uid": consumer}]}}
     try:
         raw = await handle.cluster.patch(CLAIM_KIND, claim.name, claim.namespace, change, "status")
     except ClusterError:
+        handle.cache.devices.claims.doubt(claim)
         return
     handle.cache.devices.claims.written(raw)
 
@@ -361,6 +379,7 @@ async def deallocate(handle: Handle, claim: ResourceClaim) -> None:
     try:
         raw = await handle.cluster.update(CLAIM_KIND, {**claim.raw, "status": left}, "status")
     except ClusterError:
+        handle.cache.devices.claims.doubt(claim)
         return
     handle.cache.devices.claims.written(raw)
 

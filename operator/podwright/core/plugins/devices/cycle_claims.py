@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.devices.node_requests import ExtendedResources
+from podwright.core.plugins.devices.node_requests import ExtendedResources, NodeClaim
 from podwright.core.plugins.devices.reservation import DeviceReservation
+from podwright.core.state.columns.table import NodeTable
+
+_UNAFFECTED: Final[NDArray[np.int64]] = np.zeros(1, np.int64)
 
 
 class Writes(Protocol):
@@ -19,7 +25,7 @@ class Writes(Protocol):
     @property
     def any(self) -> bool: ...
 
-    async def undo(self) -> None: ...
+    async def undo(self, pod: PodInfo) -> None: ...
 
 
 @dataclass(slots=True)
@@ -73,10 +79,22 @@ class CycleClaims:
     def _is_open(self, position: int) -> bool:
         return self.claims[position].allocation is None and position not in self.shared
 
+    def special(self, node: Node) -> NodeClaim | None:
+        """The claim for the pod's extended resources on this node, if there is one."""
+        return None if self.extended is None else self.extended.claim(self.extended.code(node))
+
+    def variants(self, table: NodeTable) -> NDArray[np.int64]:
+        """int64[nodes], or of one for all: the variant of each node, see ExtendedResources."""
+        return _UNAFFECTED if self.extended is None else self.extended.codes(table)
+
+    def variant(self, table: NodeTable, slot: int) -> int:
+        """The variant of the node in this row."""
+        return 0 if self.extended is None else int(self.extended.codes(table)[slot])
+
     def claim(self, position: int, node: Node) -> ResourceClaim:
         """A claim of the pod, or the one for its extended resources on this node."""
         if position < len(self.claims):
             return self.claims[position]
-        special = None if self.extended is None else self.extended.claim(self.extended.code(node))
+        special = self.special(node)
         assert special is not None, "the node provides all extended resources itself"
         return special.claim

@@ -25,7 +25,6 @@ from podwright.core.devices.choice import AllocationOrder, DeviceChoice, Preempt
 from podwright.core.devices.verdicts import STEPS_PER_SECOND
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.cost import Cost
-from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.explaining import Why
 from podwright.core.framework.interface import (
@@ -51,6 +50,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
+from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.claim_writes import (
     ClaimWriteError,
@@ -409,7 +409,7 @@ class DynamicResources(
             return
         release(found.reservation, self.handle.cache.devices.claims, pod.uid)
         if found.writes is not None and found.writes.any:
-            state.follow_ups.append(found.writes.undo)
+            state.follow_ups.append(partial(found.writes.undo, pod))
 
     # PreBind
 

@@ -60,7 +60,6 @@ there.
 """
 SCORES_OF_FITS: Final = 101
 """How many scores from 0 to 100 there are."""
-_UNAFFECTED: Final[NDArray[np.int64]] = np.zeros(1, np.int64)
 
 
 class DeviceEvaluationError(Exception):
@@ -95,7 +94,7 @@ class Evaluation:
         if found.stale is not None:
             codes[:] = _STALE_CLAIM
             return codes
-        by_node = _UNAFFECTED if found.extended is None else found.extended.codes(table)
+        by_node = found.variants(table)
         left = rows
         if found.extended is not None:
             if found.extended.others:
@@ -120,7 +119,7 @@ class Evaluation:
         """The position in STATUSES of one row, where the pods of `found.removed` are gone."""
         rows = np.zeros(self._cache.table.size, np.bool_)
         rows[slot] = True
-        variant = 0 if found.extended is None else int(found.extended.codes(self._cache.table)[slot])
+        variant = found.variant(self._cache.table, slot)
         claims = self._cache.devices.claims
         freed = freed_by(found.removed, claims)
         code = int(self.codes(found, rows)[slot])
@@ -182,7 +181,7 @@ class Evaluation:
         """What keeps the open claims from the devices of nodes such as the one in this row; None if no claim is
         open.
         """
-        variant = 0 if found.extended is None else int(found.extended.codes(self._cache.table)[slot])
+        variant = found.variant(self._cache.table, slot)
         if not found.to_allocate(variant):
             return None
         asked = self._asked(found, variant)
@@ -208,9 +207,7 @@ class Evaluation:
             for i in range(len(found.claims))
             if (allocation := found.allocation(i)) is not None
         )
-        by_node = np.broadcast_to(_UNAFFECTED if found.extended is None else found.extended.codes(table), table.size)[
-            slots
-        ]
+        by_node = np.broadcast_to(found.variants(table), table.size)[slots]
         scores = np.full(len(slots), allocated, np.int64)
         fits = np.zeros(len(slots), np.int64)
         for variant in np.unique(by_node).tolist():
@@ -234,7 +231,7 @@ class Evaluation:
         slot = self._cache.table.slot_of(node_name)
         if slot is None:
             raise DeviceEvaluationError(f'node "{node_name}" not found')
-        variant = 0 if found.extended is None else int(found.extended.codes(self._cache.table)[slot])
+        variant = found.variant(self._cache.table, slot)
         claims = found.to_allocate(variant)
         if not claims:
             return {}

@@ -30,7 +30,7 @@ class AllocationPlan:
 
 def plan_of(found: CycleClaims, allocated: Mapping[int, Allocation], node: Node) -> AllocationPlan:
     """The plan with these allocations, by the position of the claim."""
-    special = None if found.extended is None else found.extended.claim(found.extended.code(node))
+    special = found.special(node)
     extended = None
     if special is not None:
         extended = {
@@ -57,7 +57,7 @@ def reserved_claims(
     last, does not exist yet.
     """
     claims = [(claim, allocated.get(i)) for i, claim in enumerate(found.claims)]
-    special = None if found.extended is None else found.extended.claim(found.extended.code(node))
+    special = found.special(node)
     return claims if special is None else [*claims, (special.claim, allocated[len(found.claims)])]
 
 

@@ -52,6 +52,12 @@ def claims_of(pod: PodInfo, claims: ClaimState) -> Sequence[ResourceClaim]:
     return found
 
 
+def names(pod: PodInfo, claim: ResourceClaim) -> bool:
+    """True if the pod names this claim."""
+    named = (entry.claim or pod.generated_claims.get(entry.name) for entry in pod.resource_claims)
+    return claim.name in named
+
+
 def _is_for(claim: ResourceClaim, pod: PodInfo) -> bool:
     """True if the claim was made for the pod, or for its group."""
     owner = claim.owner

@@ -6,6 +6,7 @@ Unreserve gives back everything that is in flight for this pod, and nothing else
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,25 +36,14 @@ class DeviceReservation:
 
 def allocate(search: DeviceSearch, claims: Sequence[ResourceClaim]) -> Sequence[Allocation]:
     """The allocations of the claims that the search was for. Raises AllocationError."""
-    made = _ShareIds(claims)
-    results = allocations_of(search, [claim.key for claim in claims], made.next)
+    # Share ids are made from the claims' uids, so that a decision can be repeated.
+    seed, numbers = "/".join(claim.uid for claim in claims), itertools.count(1)
+    results = allocations_of(
+        search, [claim.key for claim in claims], lambda: str(uuid.uuid5(_NAMESPACE, f"{seed}#{next(numbers)}"))
+    )
     return [
         parse_allocation(raw, Problems("ResourceClaim", claim.key)) for raw, claim in zip(results, claims, strict=True)
     ]
-
-
-class _ShareIds:
-    """Share ids that differ for all shares of these claims. They are made from the claims' uids, so that a decision can
-    be repeated.
-    """
-
-    def __init__(self, claims: Sequence[ResourceClaim]) -> None:
-        self._seed = "/".join(claim.uid for claim in claims)
-        self._made = 0
-
-    def next(self) -> str:
-        self._made += 1
-        return str(uuid.uuid5(_NAMESPACE, f"{self._seed}#{self._made}"))
 
 
 def release(reservation: DeviceReservation, claims: ClaimState, pod_uid: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from operator import sub
 from typing import Any, ClassVar, Final
 
@@ -247,15 +248,21 @@ class NodeResourcesFit(
             yield own
 
     def _is_for_others(self, pod: PodInfo, node_name: str) -> bool:
-        """True if the pod waits for its victims on another node, and what is free on this one is for the pods that are
-        nominated to it. Without this, each victim of many preemptors would retry all of them.
+        """True if the pod waits for victims, and what is free on this node does not suffice for it, or is for the pods
+        that are nominated to it. Without this, each victim of many preemptors would retry all of them.
+
+        Of those that need not wait for each other's victims, as many are retried as find room.
         """
         cache = self.handle.cache
         nominator, node = cache.nominator, cache.present(node_name)
         own = cache.present(nominator.node_of(pod.uid))
-        if node is None or own is None or own is node or not victims_are_going(pod, pod.priority, own, cache):
+        if node is None or own is None or not victims_are_going(pod, pod.priority, own, cache):
             return False
-        first = [each.requests.amounts for each in nominator.before(pod, node_name)]
+        others = nominator.before(pod, node_name)
+        if nominator.leaving_for(pod, node, others):
+            earlier = takewhile(lambda other: other.uid != pod.uid, nominator.on(node_name))
+            others = [other for other in earlier if other.priority >= pod.priority]
+        first = [other.requests.amounts for other in others]
         return any(
             amount > node.allocatable(name) - node.requested.get(name, 0) - sum(each.get(name, 0) for each in first)
             for name, amount in pod.requests.spec_requests

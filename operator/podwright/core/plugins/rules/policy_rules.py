@@ -7,7 +7,7 @@ Results are columns that are kept by what the expressions read of the pod, and r
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import reduce
 from operator import and_, attrgetter
 from typing import TypeVar
@@ -41,7 +41,6 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.status import SKIP, Status
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.rules.failures import RuleFailures
 from podwright.core.plugins.rules.groups import Failing, FilterGroup, RuleVerdict, ScoreGroup, failing_of
 from podwright.core.plugins.rules.hints import RuleHints
 from podwright.core.plugins.rules.owner import RuleOwner
@@ -66,7 +65,10 @@ class PolicyRules(
         self.rules = args or RuleSet()
         self.greatest_score = MAX_SCORE * sum(rule.weight for rule in self.rules.scores)
         self.params = {owner: Params(owner, handle.cache.store) for owner in self.rules.owners}
-        self.failures = RuleFailures()
+        self.rule_failed: Callable[[str, str, str], object] = lambda _rule, _node, _text: None
+        """Called with a rule, a node and an error for each attempt in which the rule had one there, and perhaps on
+        others.
+        """
         self._reads_time = self.rules.reads_time
         self._kept = kept_columns(handle.cache)
         self._views = views = NodeViews(handle.cache.table, self.rules.reads)
@@ -184,9 +186,9 @@ class PolicyRules(
         return total
 
     def _failed(self, rules: Sequence[Filter | RuleScore], failing: Sequence[Failing]) -> None:
-        """Rules have an error on a node, which `failures` counts once for each attempt."""
+        """Rules have an error on a node, which is reported once for each attempt."""
         for position, row, text in failing:
-            self.failures.add(rules[position].name, self.handle.cache.table.names[row], text)
+            self.rule_failed(rules[position].name, self.handle.cache.table.names[row], text)
 
 
 class _CycleState:

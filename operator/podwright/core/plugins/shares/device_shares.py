@@ -30,7 +30,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import SKIP, Status, unresolvable, unschedulable
-from podwright.core.framework.validation import describe
+from podwright.core.framework.validation import declared
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY, resource_list
@@ -53,15 +53,11 @@ Scored = Literal["Nothing", "BestFit", "LeastFragmentation"]
 class TypicalPod:
     """A kind of pod that comes, and how often."""
 
-    requests: Mapping[str, int | str] = field(
-        default_factory=dict,
-        metadata=describe("What a typical pod requests, by resource, for example cpu: 4.", maxProperties=16),
+    requests: Mapping[str, int | str] = declared(
+        "What a typical pod requests, by resource, for example cpu: 4.", default_factory=dict, maxProperties=16
     )
-    weight: int = field(
-        default=1,
-        metadata=describe(
-            "How often such pods come, relative to the others.", format="int32", minimum=1, maximum=10_000
-        ),
+    weight: int = declared(
+        "How often such pods come, relative to the others.", default=1, format="int32", minimum=1, maximum=10_000
     )
 
 

@@ -8,11 +8,11 @@ in which pods came to the node. Of claims, it is known which devices they have.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
-from podwright.core.framework.validation import Rule, describe
+from podwright.core.framework.validation import Rule, declared
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import is_extended_resource
 from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
@@ -46,28 +46,19 @@ class DeviceRoom(NamedTuple):
 class SharedDevices:
     """See the module. Either a resource or a device class is given."""
 
-    resource: str = field(
-        default="",
-        metadata=describe("An extended resource, each unit of which lies on one device.", maxLength=253),
-    )
-    units_per_device: int = field(
+    resource: str = declared("An extended resource, each unit of which lies on one device.", default="", maxLength=253)
+    units_per_device: int = declared(
+        "How many units of the resource one device has. A pod that requests more gets whole devices.",
         default=1,
-        metadata=describe(
-            "How many units of the resource one device has. A pod that requests more gets whole devices.",
-            format="int64",
-            minimum=1,
-        ),
+        format="int64",
+        minimum=1,
     )
-    device_class: str = field(
-        default="",
-        metadata=describe(
-            "The DeviceClass by which claims ask for the devices, in place of a resource.", maxLength=253
-        ),
+    device_class: str = declared(
+        "The DeviceClass by which claims ask for the devices, in place of a resource.", default="", maxLength=253
     )
-    driver: str = field(default="", metadata=describe("The driver of the devices of that class.", maxLength=253))
-    capacity: str = field(
-        default="",
-        metadata=describe("The capacity of these devices that claims consume, for example memory.", maxLength=253),
+    driver: str = declared("The driver of the devices of that class.", default="", maxLength=253)
+    capacity: str = declared(
+        "The capacity of these devices that claims consume, for example memory.", default="", maxLength=253
     )
 
     RULES = (

@@ -1,4 +1,4 @@
-"""Queueing hints of VolumeBinding: which changes of storage objects may help a rejected pod."""
+"""Queueing hints of the volume plugins: which changes of storage objects may help a rejected pod."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ def after_class_changed(_pod: PodInfo, before: Object | None, after: Object) -> 
 
 def after_claim_changed(pod: PodInfo, _before: Object | None, after: Object) -> Hint:
     namespace, name = key_of(after)
-    if namespace != pod.namespace:
-        return Hint.SKIP
-    return Hint.QUEUE if any(name == wanted for wanted, _ in claims_of(pod)) else Hint.SKIP
+    return Hint.QUEUE if namespace == pod.namespace and name in dict(claims_of(pod)) else Hint.SKIP
+
+
+def after_named_claim_changed(pod: PodInfo, _before: Object | None, after: Object) -> Hint:
+    """Claims of ephemeral volumes do not count."""
+    namespace, name = key_of(after)
+    return Hint.QUEUE if namespace == pod.namespace and (name, False) in claims_of(pod) else Hint.SKIP
 
 
 def after_csi_node_changed(_pod: PodInfo, before: Object | None, after: Object) -> Hint:

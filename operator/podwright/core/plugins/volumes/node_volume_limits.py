@@ -33,9 +33,10 @@ from podwright.core.objects.csi_migration import MigrationError, inline_handle, 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import claims_of, mapping_at
+from podwright.core.plugins.volumes.hints import after_claim_changed
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.object_store import Object, key_of
+from podwright.core.state.object_store import Object
 from podwright.core.state.volumes.attached import drivers_of
 from podwright.core.state.volumes.volume_index import CsiVolume
 
@@ -84,7 +85,7 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
             EventHint(ClusterEvent("CSINode", Action.ADD)),
             EventHint(ClusterEvent("CSINode", Action.UPDATE), _after_csi_node_updated),
             EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), _after_pod_deleted),
-            EventHint(ClusterEvent("PersistentVolumeClaim", Action.ADD), _after_claim_added),
+            EventHint(ClusterEvent("PersistentVolumeClaim", Action.ADD), after_claim_changed),
             EventHint(ClusterEvent("VolumeAttachment", Action.DELETE), _after_attachment_deleted),
         )
 
@@ -254,13 +255,6 @@ def _after_pod_deleted(_pod: PodInfo, before: PodInfo, _after: None) -> Hint:
     if not before.node_name and not before.nominated_node_name:
         return Hint.SKIP
     return Hint.QUEUE if _counts(before) else Hint.SKIP
-
-
-def _after_claim_added(pod: PodInfo, _before: None, after: Object) -> Hint:
-    namespace, name = key_of(after)
-    if namespace != pod.namespace:
-        return Hint.SKIP
-    return Hint.QUEUE if any(name == wanted for wanted, _ in claims_of(pod)) else Hint.SKIP
 
 
 def _after_attachment_deleted(pod: PodInfo, before: Object, _after: None) -> Hint:

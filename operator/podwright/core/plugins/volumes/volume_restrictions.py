@@ -31,9 +31,10 @@ from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import READ_WRITE_ONCE_POD, claims_of, share_claim
 from podwright.core.plugins.volumes.explained import IN_USE, in_use, why_nowhere
+from podwright.core.plugins.volumes.hints import after_named_claim_changed
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.object_store import Object, key_of
+from podwright.core.state.object_store import Object
 from podwright.core.state.volumes.used import EXCLUSIVE, Disk, disks_of
 
 _DISK: Final = unschedulable("node(s) had no available disk")
@@ -79,7 +80,7 @@ class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensi
         return (
             EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), _after_pod_deleted),
             EventHint(ClusterEvent(NODE, Action.ADD)),
-            EventHint(ClusterEvent(_CLAIM, Action.ADD), _after_claim_added),
+            EventHint(ClusterEvent(_CLAIM, Action.ADD), after_named_claim_changed),
         )
 
     def looks_beyond_node(self, pod: PodInfo) -> bool:
@@ -175,10 +176,3 @@ def _after_pod_deleted(pod: PodInfo, before: PodInfo, _after: None) -> Hint:
     wanted = {name for name, ephemeral in claims_of(pod) if not ephemeral}
     mounted = {name for name, ephemeral in claims_of(before) if not ephemeral}
     return Hint.QUEUE if wanted & mounted else Hint.SKIP
-
-
-def _after_claim_added(pod: PodInfo, _before: None, after: Object) -> Hint:
-    namespace, name = key_of(after)
-    if namespace != pod.namespace:
-        return Hint.SKIP
-    return Hint.QUEUE if (name, False) in claims_of(pod) else Hint.SKIP

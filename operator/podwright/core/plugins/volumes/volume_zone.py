@@ -39,10 +39,11 @@ from podwright.core.objects.volumes import (
     parse_volume,
 )
 from podwright.core.plugins.volumes.explained import why_not_here, why_nowhere
+from podwright.core.plugins.volumes.hints import after_named_claim_changed
 from podwright.core.state.columns.requirements import requirement_column
 from podwright.core.state.columns.table import ABSENT, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.object_store import Object, key_of
+from podwright.core.state.object_store import Object
 
 Topology = tuple[str, frozenset[str]]
 """(label of a volume, the values that it allows)"""
@@ -68,7 +69,7 @@ class VolumeZone(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         return (
             EventHint(ClusterEvent("StorageClass", Action.ADD), _after_class_added),
             EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
-            EventHint(ClusterEvent("PersistentVolumeClaim", Action.ADD | Action.UPDATE), _after_claim_changed),
+            EventHint(ClusterEvent("PersistentVolumeClaim", Action.ADD | Action.UPDATE), after_named_claim_changed),
             EventHint(ClusterEvent("PersistentVolume", Action.ADD | Action.UPDATE), _after_volume_changed),
         )
 
@@ -156,11 +157,6 @@ def _allows_all(topologies: Sequence[Topology], table: NodeTable) -> Bools:
 
 def _after_class_added(_pod: PodInfo, _before: None, after: Object) -> Hint:
     return Hint.QUEUE if after.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER else Hint.SKIP
-
-
-def _after_claim_changed(pod: PodInfo, _before: Object | None, after: Object) -> Hint:
-    namespace, name = key_of(after)
-    return Hint.QUEUE if namespace == pod.namespace and (name, False) in claims_of(pod) else Hint.SKIP
 
 
 def _after_volume_changed(_pod: PodInfo, before: Object | None, after: Object) -> Hint:

@@ -63,6 +63,9 @@ class ClaimState:
         """The newest version that the watch has delivered, until now and until the last compaction."""
         self._of_pods: dict[str, dict[Key, None]] = {}
         """The claims that were created for extended resources, by the uid of the pod that owns them."""
+        self.doubted: set[str] = set()
+        """The uids of claims with a write that failed, but may have been carried out: what is known of them may be old.
+        """
         self.holders = Holders()
         self.on_rival: Callable[[ResourceClaim, Rival], None] = lambda _claim, _rival: None
         """Called when the watch shows a claim with a device that another claim got earlier."""
@@ -152,6 +155,12 @@ class ClaimState:
             self.changes += 1
             self._update(written, self._store.get(CLAIM_KIND, name, namespace))
 
+    def doubt(self, claim: ResourceClaim) -> None:
+        """A write to the claim failed, but may have been carried out."""
+        known = self.get(claim.namespace, claim.name)
+        if known is not None and known.uid == claim.uid:
+            self.doubted.add(claim.uid)
+
     # Internals
 
     def _changed(self, before: Object | None, after: Object | None) -> None:
@@ -170,6 +179,7 @@ class ClaimState:
         uid = None if after is None else uid_of(after)
         if before is not None and uid_of(before) != uid:
             self.holders.gone(uid_of(before))
+            self.doubted.discard(uid_of(before))
             before = None
         if after is None or uid is None:
             return

@@ -13,13 +13,13 @@ SHOWN: Final = 3
 
 
 class Unreadable:
-    """The first problem of each object that has some, by kind and name. `on_problem` is called with each problem when
-    an object is read.
+    """The first problem of each object that has some, by kind and name. `on_problem` is called with kind, name and each
+    problem when an object is read.
     """
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], InvalidObjectError] = {}
-        self.on_problem: Callable[[InvalidObjectError], object] = lambda _: None
+        self.on_problem: Callable[[str, str, InvalidObjectError], object] = lambda _kind, _name, _problem: None
         compact_regularly(self)
 
     def __len__(self) -> int:
@@ -33,7 +33,7 @@ class Unreadable:
             return
         self._first[key] = problems[0]
         for problem in problems:
-            self.on_problem(problem)
+            self.on_problem(problem.kind, problem.name, problem)
 
     def summary(self) -> str:
         """The first problems as a text of bounded length; empty if there are none."""

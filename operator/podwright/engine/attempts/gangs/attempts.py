@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from podwright.core.cycle import Placement, schedule, still_fits
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.observer import Observer
-from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
+from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
 from podwright.core.gangs.gang_preemption import preempts_from
 from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.control_flow import CONTROL_FLOW
@@ -55,6 +55,10 @@ NO_EXTENDERS: Final = (
     "the policy has extenders, which pod groups cannot use; let a policy without extenders decide about this group"
 )
 NOT_TOGETHER: Final = "another pod of the pod group could not be placed"
+
+
+def _always() -> bool:
+    return True
 
 
 class Gangs:
@@ -179,16 +183,20 @@ class Gangs:
         seconds: float,
         started: float,
         nominated: Mapping[str, str] | None = None,
+        priorities: Sequence[int] = (),
     ) -> Steps[bool]:
         """Carries a decision out, which took so many seconds of CPU. `nominated`: it was made on an earlier state of the
-        cluster, with these nominations by uid. Returns False if it does not fit any more.
+        cluster, with these nominations by uid, when the members had these `priorities`. Returns False if it does not fit
+        any more.
         """
         fitted, planned = True, nominated is not None
+        checked: Callable[[], bool] = _always
         preemption = decision.preemption if isinstance(decision, GangRejection) else None
         if nominated is not None and preemption is not None:
-            nodes = {*preemption.nominations.values()}
-            if not still_preempts(members[0].pod, nodes, preemption.victims, nominated, self._cache):
+            checked = partial(self._still_preempts, members, preemption, nominated, priorities)
+            if not checked():
                 return False
+            checked = partial(checked, made=True)
         policy.activity.decisions[0] += len(members)
         took = self._clock() - started
         self._metrics.observe(GROUP_ALGORITHM_SECONDS, took)
@@ -205,8 +213,14 @@ class Gangs:
         elif isinstance(decision, GangRejection):
             self._not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message), decision.parts)
             self._delay(decision.group, [member.pod for member in members])
-            yield from self._failures.reject_group(members, decision, policy.framework, started)
-            result = "unschedulable" if decision.preemption is None else "waiting_on_preemption"
+            self._members.being_rejected.add(decision.group.key)
+            try:
+                fitted = yield from self._failures.reject_group(
+                    members, decision, policy.framework, started, still_preempts=checked
+                )
+            finally:
+                self._members.being_rejected.discard(decision.group.key)
+            result = "waiting_on_preemption" if fitted and decision.preemption is not None else "unschedulable"
         else:
             self._fault(decision, members, took)
             result = "error"
@@ -214,11 +228,30 @@ class Gangs:
         self._metrics.group_attempt_took(result, profile, self._clock() - started)
         return fitted
 
+    def _still_preempts(
+        self,
+        members: Sequence[QueuedPod],
+        preemption: GangPreemption,
+        nominated: Mapping[str, str],
+        priorities: Sequence[int],
+        *,
+        made: bool = False,
+    ) -> bool:
+        """`nominated`, `priorities`: see `carry_out`. `made`: the members are nominated by now."""
+        if preemption.victims and [member.pod.priority for member in members] != priorities:
+            return False
+        nominations = preemption.nominations
+        if made and preemption.victims:
+            node_of = self._cache.nominator.node_of
+            if any(node_of(uid) != name for uid, name in nominations.items()):
+                return False
+            nominated = {**nominated, **nominations}
+        return still_preempts(members[0].pod, {*nominations.values()}, preemption.victims, nominated, self._cache)
+
     def _delay(self, group: PodGroup, pods: Sequence[PodInfo]) -> None:
         """The group is tried again when it may preempt."""
-        with suppress(ValueError):
-            if (until := preempts_from(group, pods)) > self._sources.wall():
-                self._delayed[group.key] = until
+        if (until := preempts_from(group, pods)) > self._sources.wall():
+            self._delayed[group.key] = until
 
     def _wait_for_policy(
         self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float
@@ -254,6 +287,7 @@ class Gangs:
         """True if the members of a group, which are in flight, still wait for a decision about this version of it."""
         return self._cache.groups.get(group.key) == group and all(
             self._queue.get(member.uid) is member
+            and member.place is Place.IN_FLIGHT
             and not member.pod.terminating
             and self._cache.groups.key_of(member.pod) == group.key
             and self._cache.placement(member.uid) is None
@@ -266,6 +300,8 @@ class Gangs:
         for member in members:
             if self._queue.get(member.uid) is not member or self._binding_cycles.has(member.uid):
                 continue
+            if member.place is not Place.IN_FLIGHT:
+                continue  # it was rejected, and an event has held it since
             if self._cache.placement(member.uid) is not None:
                 self._queue.done(member.uid)
             else:
@@ -400,7 +436,7 @@ class Gangs:
             return None
         if state is not None:
             return replace(placement, state=state)
-        if group.near.binds or self._cache.groups.has_close_parts(group):
+        if group.near.binds or placement.pod.wish or self._cache.groups.has_close_parts(group):
             return None
         try:
             found = self._slice.run(
@@ -439,6 +475,7 @@ class _GangJob:
         self._started = started
         self._gangs = gangs
         self._nominated = nominated
+        self._priorities = [member.pod.priority for member in members]
 
     def decide(self) -> GangDecision:
         return self._gangs.decide(self._group, self.pods, self.policy)
@@ -453,8 +490,22 @@ class _GangJob:
 
     def carry_out(self, decision: GangDecision, seconds: float) -> Steps[bool]:
         return self._gangs.carry_out(
-            decision, self.pods, self.policy, seconds=seconds, started=self._started, nominated=self._nominated
+            decision,
+            self.pods,
+            self.policy,
+            seconds=seconds,
+            started=self._started,
+            nominated=self._nominated,
+            priorities=self._priorities,
         )
+
+    def charged(self, decision: GangDecision) -> Sequence[QueuedPod]:
+        """Ordinary members are placed, or evict their victims, once, as ordinary pods do. A group that is rejected
+        without that comes again and again.
+        """
+        preemption = decision.preemption if isinstance(decision, GangRejection) else None
+        once = isinstance(decision, GangPlacement) or (preemption is not None and preemption.victims)
+        return [pod for pod in self.pods if pod.cost is not None] if once else self.pods
 
     def give_back(self) -> None:
         self._gangs.give_back(self.pods)

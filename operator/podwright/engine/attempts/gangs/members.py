@@ -21,6 +21,8 @@ from podwright.engine.outcomes.failures import Failures
 from podwright.engine.state import EngineState
 
 GONE: Final = "the pod group is gone"
+MOST_IN_LOOP: Final = 200
+"""Of members: to plan more takes longer than a slice, also in a small cluster."""
 
 
 class GangMembers:
@@ -31,18 +33,25 @@ class GangMembers:
         self._queue = state.queue
         self._clock = state.clock
         self._failures = failures
+        self.being_rejected: set[str] = set()
+        """The keys of groups that are rejected in steps: what an event helps of them waits for the others in the lane,
+        which is busy meanwhile.
+        """
 
     def take(self, group: PodGroup, first: QueuedPod, framework: Framework) -> Sequence[QueuedPod]:
         """The members to schedule now, `first` among them, in the order in which they were added; all are in flight.
 
         Empty if the group backs off: then `first` backs off with it. Also empty if another member is costly, or if the
-        members that were not tried yet are costly together: then they wait in the lane of costly pods. Also requeues
-        `first` if it is no longer a waiting member.
+        members are many or, if they were not tried yet, costly together: then they wait in the lane of costly pods. Also
+        if the group is still being rejected. Also requeues `first` if it is no longer a waiting member.
         """
+        if group.key in self.being_rejected:
+            self._queue.wait_in_lane(first, ())
+            return ()
         now = self._clock()
         needed = self._cache.groups.lacking(group)
         divided = self._cache.groups.members(group.key).levels is not None
-        alone = needed <= 1 and not group.near.binds and not divided
+        alone = needed <= 1 and not (group.near.binds or first.pod.wish or divided)
         slowest = None if alone or _was_tried(first) else self._slowest_tried(group, first, now)
         due: list[QueuedPod] = []
         if slowest is None:
@@ -86,8 +95,10 @@ class GangMembers:
             queued = self._queue.get(pod.uid)
             if queued is first:
                 due.append(first)
-            elif queued is None or queued.place in (Place.IN_FLIGHT, Place.GATED):
+            elif queued is None or queued.place is Place.IN_FLIGHT:
                 continue
+            elif queued.place is Place.GATED and not queued.rejectors:
+                continue  # it was not tried yet; the others may have been released, which is done in steps
             elif queued.place is Place.BACKOFF and queued.errors and queued.backing_off(now):
                 failed.append(queued)
             elif not alone or queued.place is Place.ACTIVE or (early and queued.place is Place.BACKOFF):
@@ -114,10 +125,10 @@ def _was_tried(queued: QueuedPod) -> bool:
 
 
 def _is_costly(due: Sequence[QueuedPod], framework: Framework) -> bool:
-    """True if these members of a group belong in the lane: because one of them is costly, or because those that were
-    not tried yet are costly together.
+    """True if these members of a group belong in the lane: because they are many, one of them is costly, or those that
+    were not tried yet are costly together.
     """
-    if any(queued.costly for queued in due):
+    if len(due) > MOST_IN_LOOP or any(queued.costly for queued in due):
         return True
     return is_costly_group((queued.pod for queued in due if not _was_tried(queued)), framework.costs)
 

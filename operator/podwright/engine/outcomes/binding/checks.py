@@ -89,12 +89,17 @@ class BoundNodeChecks:
 def reason_not_to_bind(cache: Cache, framework: Framework, pod: PodInfo, node_name: str) -> str:
     """Why the pod, which is assumed on the node, must not be bound to it; empty if it may be.
 
+    `pod`: as it is now. kube-controller-manager may have made it another claim since the decision, if it did not get
+    the answer to the first creation.
     A full node is a reason only if the profile's filters include a ResourceFilter, and only for resources that it does
     not ignore.
     """
     info = cache.present(node_name)
     if info is None or info.node is None:
         return f'node "{node_name}" not found'
+    decided = info.pods.get(pod.uid, pod)
+    if decided.generated_claims is not pod.generated_claims and decided.generated_claims != pod.generated_claims:
+        return "the pod has got other resource claims"
     for plugin in framework.filter_plugins:
         if isinstance(plugin, ResourceFilter):
             break

@@ -24,6 +24,12 @@ FEW: Final = 4
 """This many requests in progress do not wait for each other."""
 SAMPLES: Final = 8
 """How many of the last latencies count."""
+USUAL_SAMPLES: Final = 64
+"""Of how many of the last requests `usual` is the median."""
+LONGEST_USUAL: Final = 0.3
+"""More than this is no busy server: it may be an admission webhook that most of the last requests waited for."""
+FIRST_USUAL: Final = 0.2
+"""What it is before the first request is completed: all connections are made at once then."""
 STEP_SECONDS: Final = 0.2
 """The shortest time over which the rate is measured. It is longer if a round trip is."""
 IDLE_STEPS: Final = 5
@@ -52,6 +58,7 @@ class ConcurrencyLimit:
         self._longest = longest
         self._steady_limit = float(base)
         self._latencies: deque[float] = deque(maxlen=SAMPLES)
+        self._all_latencies: deque[float] = deque(maxlen=USUAL_SAMPLES)
         self._probe_at = now + FIRST_PROBE_SECONDS
         """Deadline for the next measurement of the minimum latency."""
         self._step_began = now
@@ -66,10 +73,13 @@ class ConcurrencyLimit:
         """How many requests may be in progress."""
         self.latency = 0.0
         """The lowest latency; 0 before it is known."""
+        self.usual = FIRST_USUAL
+        """The median of all latencies, at most LONGEST_USUAL. A busy server raises it."""
 
     def completed(self, began: float, now: float, *, alone: bool) -> None:
         """Counts a request that succeeded. `alone`: at most FEW were in progress when it began."""
         latency = min(LONGEST_LATENCY, now - began)
+        self._all_latencies.append(latency)
         if alone:
             self._probe_at = max(self._probe_at, now + FIRST_PROBE_SECONDS)
         if alone or not self._latencies or latency < self.latency:
@@ -96,6 +106,7 @@ class ConcurrencyLimit:
 
     def _step(self, now: float, elapsed: float, *, busy: bool) -> None:
         rate = self._completed / elapsed
+        self.usual = min(LONGEST_USUAL, sorted(self._all_latencies)[len(self._all_latencies) // 2])
         reached = self._reached and busy
         self._step_began, self._completed, self._reached = now, 0, False
         if self._base < self._full_base and now >= self._throttled_at + THROTTLED_SECONDS:

@@ -20,6 +20,7 @@ from podwright.core.framework.status import Code, Status
 from podwright.core.objects.control_flow import CONTROL_FLOW, passes_through
 from podwright.core.objects.errors import described
 from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
 from podwright.core.queues.queues import queues_of
@@ -122,7 +123,8 @@ class BindingExecutor:
             behind = self._cache.nominator.highest_behind(queued.pod)
             self._queue.move(ASSIGNED_POD_DELETE, queued.pod.on(nominated), None, up_to_priority=behind)
         self._cycles.add(cycle)
-        self.limiter.acquire(cycle)
+        if not (queued.pod.group and self.limiter.full):  # members start together; for others, the loop has waited
+            self.limiter.acquire(cycle)
         task = asyncio.create_task(self._run(cycle), name="podwright binding")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -211,13 +213,13 @@ class BindingExecutor:
         pre_bind = framework.pre_bind_plugins and framework.pre_bind_pre_flights(state, pod, node_name)
         if cycle.waiting is not None and cycle.waiting.allowed:
             cycle.permitted()  # the rest of its gang came in the same turn of the loop
-        if cycle.waiting is not None or pre_bind:
+        if cycle.waiting is not None or pre_bind or (pod.group and cycle not in self.limiter):
             status = await self._prepare(cycle, pre_bind=bool(pre_bind))
             if status is not None:
                 return status
         if (stopped := cycle.stop_reason()) is not None:
             return stopped
-        if reason := reason_not_to_bind(self._cache, framework, pod, node_name):
+        if reason := reason_not_to_bind(self._cache, framework, cycle.queued.pod, node_name):
             return Status(Code.ERROR, (reason,))
         self._queue.stop_recording(cycle.uid)
         cycle.enter(BindingState.BINDING)
@@ -251,7 +253,9 @@ class BindingExecutor:
         pod, node_name = cycle.queued.pod, cycle.placement.node_name
         if (reason := cycle.stop_reason()) is not None:
             return reason
-        if self._nominate and pod.nominated_node_name != node_name:
+        # A gang that is just starting keeps its members waiting for a moment only.
+        waits = pre_bind or (cycle.waiting is not None and {*cycle.waiting.pending_plugins} != {GangScheduling.name})
+        if self._nominate and waits and pod.nominated_node_name != node_name:
             self._status.write(pod, None, node_name)
             cycle.node_nominated()
         self.limiter.release(cycle)
@@ -297,7 +301,7 @@ class BindingExecutor:
     def reason_not_to_bind(self, pod: PodInfo, node_name: str) -> str:
         """Why the Binding of a cycle in progress must not be posted again; empty if it may be."""
         cycle = self._cycles.get(pod.uid)
-        return "" if cycle is None else reason_not_to_bind(self._cache, cycle.framework, pod, node_name)
+        return "" if cycle is None else reason_not_to_bind(self._cache, cycle.framework, cycle.queued.pod, node_name)
 
     # The end
 

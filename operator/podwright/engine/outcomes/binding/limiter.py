@@ -3,9 +3,10 @@
 A few tens at once are as fast as hundreds and keep the queue's order, because a decided pod is no longer sorted by
 priority. More are needed only where the network takes long: `concurrency` adapts the limit. The scheduling loop waits
 while it is reached. A Binding that is slow (an admission webhook, a 429 with a pause, an answer that never comes) stops
-counting against that limit after a while, so decisions and other Bindings go on. A second, higher limit counts the slow
-ones too and keeps connections and memory bounded. Requests of plugins also count (`send`): each has its own capacity
-while it is in progress. A pod that waits in PreBind has none.
+counting against that limit after a while, so decisions and other Bindings go on. If all take longer, because the machine
+is busy, none of them is slow: more at once would only add connections, each of which costs a busy server more than a
+Binding. A second, higher limit counts the slow ones too and keeps connections and memory bounded. Requests of plugins
+also count (`send`): each has its own capacity while it is in progress. A pod that waits in PreBind has none.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ PROMPT_LIMIT: Final = 32
 TOTAL_LIMIT: Final = 512
 """Bindings in progress, including slow ones. Below what an API server queues for one client before it answers 429."""
 PROMPT_SECONDS: Final = 0.1
-"""A Binding that takes longer than this and the lowest latency together is slow."""
+"""A Binding that takes this much longer than others do is slow."""
+TIMES_USUAL: Final = 2
+"""How many times as long as the median Binding one may take besides, as one that comes into a full queue does."""
 _HOLDER: ContextVar[Hashable | None] = ContextVar("holder", default=None)
 """The holder for which the current task acts."""
 
@@ -83,7 +86,7 @@ class BindLimiter:
 
     @property
     def _slow_after(self) -> float:
-        return self._prompt_seconds + self._concurrency.latency
+        return self._prompt_seconds + max(self._concurrency.latency, TIMES_USUAL * self._concurrency.usual)
 
     def acquire(self, holder: Hashable) -> None:
         """Takes capacity without checking the limits: check `full` or await `wait_for_capacity` first."""

@@ -13,43 +13,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, ClusterTimeoutError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.watched_kinds import STORED_KINDS
-from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import Object, ObjectStore
 from podwright.engine.outcomes.binding.cycle import BindingCycle, BindingCycles
 from podwright.engine.outcomes.binding.limiter import BindLimiter
-from podwright.engine.policies.engine_handle import EngineHandle
-from podwright.engine.ports import Ports
 
 CONFLICT: Final = 409
 STORED_WHOLE: Final = frozenset(watched.kind for watched in STORED_KINDS if not watched.spec_fields)
 """The kinds of which the store has every field that may be waited for."""
 
 Done = Callable[[Mapping[str, Any] | None], bool]
-
-
-def plugin_handle(
-    cache: Cache,
-    features: Features,
-    ports: Ports,
-    *,
-    wall: Callable[[], float],
-    binding_cycles: BindingCycles,
-    limiter: BindLimiter,
-) -> EngineHandle:
-    """The handle that plugins are built with. `wall`: seconds since the epoch."""
-    return EngineHandle(
-        cache=cache,
-        features=features,
-        cluster=PluginCluster(ports.cluster, binding_cycles, store=cache.store, limiter=limiter),
-        clock=wall,
-        waiting=binding_cycles.waiting,
-        recorder=ports.recorder,
-        observer=ports.metrics,
-    )
 
 
 class PluginCluster:

@@ -96,7 +96,7 @@ class UnconfirmedBindings:
         if found is None:
             self._cache.groups.remove_waiting(pod.uid)
         else:
-            queue.add(found)
+            queue.add(self._cache.groups.ranked(found))
         self._state.wake()
 
 

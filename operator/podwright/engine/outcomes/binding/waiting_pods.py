@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from podwright.core.framework.durations import format_duration
 from podwright.core.framework.status import Status, unschedulable
+from podwright.core.objects.durations import format_duration
 from podwright.core.objects.pod import PodInfo
 
 

@@ -9,7 +9,6 @@ the only users.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import ssl
@@ -24,6 +23,7 @@ from podwright.kube.client.credentials.proxies import proxy_from_environment
 from podwright.kube.client.credentials.tls import tls_context
 from podwright.kube.client.errors import ApiError, ConfigError
 from podwright.kube.client.retry import RetryPolicy
+from podwright.kube.deadline import wait_at_most
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE_SECONDS: Final = 60.0
@@ -169,9 +169,7 @@ class CredentialSource:
 
     async def wait_while_refused(self, timeout: float) -> None:
         """Waits until the server accepts our credentials, for at most `timeout` seconds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._accepted.wait()
+        await wait_at_most(timeout, self._accepted.wait())
 
     def refused(self, credentials: Credentials) -> None:
         """The server answered 401 to these. Many requests may report it; the first one counts."""

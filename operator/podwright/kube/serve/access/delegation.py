@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.client.errors import ApiError, ConfigError, is_not_found
+from podwright.core.objects.raw import mapping_at
+from podwright.kube.client.errors import ConfigError, if_there
 from podwright.kube.client.http import Http
 
 AUTHENTICATED: Final = "system:authenticated"
@@ -49,13 +50,13 @@ class AccessDelegation:
         """
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         answer = await self._authentication.call_with_retries("POST", TOKEN_REVIEWS, review)
-        status = _mapping(_mapping(answer).get("status"))
-        user = _mapping(status.get("user"))
+        status = mapping_at(answer, "status")
+        user = mapping_at(status, "user")
         name = user.get("username")
         if status.get("authenticated") is not True or not isinstance(name, str) or not name:
             return None
         groups = tuple(dict.fromkeys((*map(str, user.get("groups") or ()), AUTHENTICATED)))
-        extra = {str(key): [*map(str, values)] for key, values in _mapping(user.get("extra")).items()}
+        extra = {str(key): [*map(str, values)] for key, values in mapping_at(user, "extra").items()}
         return User(name, groups, str(user.get("uid") or ""), extra)
 
     async def allows(self, user: User, verb: str, path: str) -> bool:
@@ -93,25 +94,15 @@ class AccessDelegation:
         }
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         answer = await self._authorization.call_with_retries("POST", ACCESS_REVIEWS, review)
-        status = _mapping(_mapping(answer).get("status"))
+        status = mapping_at(answer, "status")
         return status.get("allowed") is True and status.get("denied") is not True
 
     async def authentication(self) -> Mapping[str, Any]:
         """The issuers of client certificates that the API server publishes; empty if it publishes none. Raises the same
         errors as `user_of`.
         """
-        try:
-            answer = await self._authentication.call_with_retries("GET", AUTHORITIES)
-        except ApiError as error:
-            if is_not_found(error):
-                return {}
-            raise
-        return _mapping(_mapping(answer).get("data"))
+        return mapping_at(await if_there(self._authentication.call_with_retries("GET", AUTHORITIES)), "data")
 
 
 FAILURES: Final = (ClusterError, ConfigError, OSError)
 """What the methods of `AccessDelegation` raise. OSError includes TimeoutError."""
-
-
-def _mapping(raw: Any) -> Mapping[str, Any]:
-    return raw if isinstance(raw, Mapping) else {}

@@ -63,7 +63,7 @@ def pages(pods: Pods) -> Iterator[bytes]:
 def _line(name: str, pod: PodInfo, resource: str, amount: int) -> str:
     return (
         f'{name}{{namespace="{pod.namespace}",pod="{pod.name}",node="{pod.node_name}",'
-        f'scheduler="{_escaped(pod.scheduler_name)}",priority="{pod.priority}",'
+        f'scheduler="{_escaped(pod.scheduler_name)}",priority="{pod.own_priority}",'
         f'resource="{resource}",unit="{_unit(resource)}"}} {amount / 1000 if resource == CPU else amount}\n'
     )
 

@@ -17,8 +17,8 @@ MOST_ANSWERS: Final = 4
 ANSWER_SECONDS: Final = 10.0
 """How long the loop may take to answer."""
 
-Answer = Mapping[str, Any]
-"""Empty if nothing is known."""
+Answer = Mapping[str, Any] | str
+"""To be sent as JSON, or a picture as SVG. Empty if nothing is known."""
 
 
 class Asker(Protocol):
@@ -40,7 +40,7 @@ class SteppedAnswers:
         self._running = 0
 
     async def answer(self, begin: Callable[[], Steps[Answer]], unknown: str) -> web.Response:
-        """The answer as JSON. `unknown`: what the answer 404 says if nothing is known."""
+        """The answer. `unknown`: what the answer 404 says if nothing is known."""
         if self._running >= MOST_ANSWERS:
             return web.Response(status=503, text=f"too many {self._what} at once\n", headers={"Retry-After": "1"})
         self._running += 1
@@ -52,4 +52,6 @@ class SteppedAnswers:
             self._running -= 1
         if not found:
             return web.Response(status=404, text=f"{unknown}\n", headers=self._headers)
+        if isinstance(found, str):
+            return web.Response(text=found, content_type="image/svg+xml", headers=self._headers)
         return web.Response(body=orjson.dumps(found), content_type="application/json", headers=self._headers)

@@ -21,6 +21,7 @@ from podwright.engine.records.recent_decisions import RecentDecision
 from podwright.engine.view.nodes import node_changes
 from podwright.engine.view.policies import PolicyRow, policy_rows
 from podwright.engine.view.queues import QueueLine, QueueTreeView, queue_tree
+from podwright.engine.view.rebalancing import PlanRow, PlanRows, plan_rows
 from podwright.engine.view.waiting import PendingPod, Waiting, waiting_pods
 from podwright.kube.serve.answers.steps import ANSWER_SECONDS, Asker
 from podwright.kube.serve.page.nodes import PageNodes
@@ -58,6 +59,7 @@ class Viewer:
         self.decisions_seen = -1
         self.policies_seen: Sequence[Any] | None = None
         self.queues_seen: QueueTreeView | None = None
+        self.plans_seen = PlanRows((), 0)
         self.stale_seen = self.samples_seen = 0
         self.dropped = False
 
@@ -161,6 +163,7 @@ class Feed:
             await self._send_waiting(shown)
             await self._send_policies(shown)
             await self._send_queues(shown)
+            await self._send_plans(shown)
             await self._send_history(shown)
         self._tell_stale(*await self._asker.call(shown.stale, ANSWER_SECONDS))
 
@@ -271,6 +274,17 @@ class Feed:
                 )
                 viewer.send(message)
 
+    async def _send_plans(self, shown: Shown) -> None:
+        rebalancing = shown.rebalancing
+        if rebalancing is None:
+            return
+        found = await self._asker.compute(lambda: plan_rows(rebalancing), ANSWER_SECONDS)
+        for viewer in self._viewers:
+            if viewer.plans_seen != found:
+                viewer.plans_seen = found
+                rows = [*map(_plan, found.rows)]
+                viewer.send(event("plans", {"list": rows, "unlisted": found.count - len(rows)}))
+
 
 def event(name: str, data: Any) -> bytes:
     """A server-sent event. JSON has no line breaks."""
@@ -284,6 +298,10 @@ def _pending(pod: PendingPod, now: float) -> Sequence[Any]:
 
 def _queue(line: QueueLine) -> Sequence[Any]:
     return line.name, line.depth, line.state, line.problem, line.waiting, line.amounts
+
+
+def _plan(row: PlanRow) -> Sequence[Any]:
+    return row.name, row.state, row.time, row.gain, row.gained, row.moves, row.moved, row.ended
 
 
 def _policy(row: PolicyRow) -> Sequence[Any]:

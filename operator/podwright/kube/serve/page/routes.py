@@ -5,8 +5,10 @@
 | /page/ | the page; its files are beside it |
 | /page/node?name=NODE | what fills a node |
 | /page/policy?name=POLICY | the state of a policy, which is named NAMESPACE/NAME if it is local |
+| /page/plan?name=POLICY | the last plan of a RebalancePolicy |
+| /page/picture?name=POLICY&resource=NAME | its picture, as SVG |
 | /page/search?text=TEXT | the pods and pod groups whose names contain the text |
-| /page/stream | server-sent events: `nodes`, `change`, `decisions`, `queue`, `policies`, `history`, `stale` |
+| /page/stream | server-sent events: `nodes`, `change`, `decisions`, `queue`, `policies`, `queues`, `plans`, `history`, `stale` |
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from aiohttp import web
 from podwright.engine.process.steps import Steps
 from podwright.engine.view.node_details import Answer, about_node
 from podwright.engine.view.policies import about_policy
+from podwright.engine.view.rebalancing import about_plan, plan_picture
 from podwright.engine.view.search import search
 from podwright.kube.serve.answers.steps import Asker, SteppedAnswers
 from podwright.kube.serve.connections.listener import LASTS
 from podwright.kube.serve.page.feed import Feed, Viewer, event
 from podwright.kube.serve.page.files import HEADERS, send_file
 from podwright.kube.serve.page.shown import Shown
-from podwright.kube.serve.page.sight import FILES, NODE, NOTHING, POLICY, SEARCH, SIGHT, STREAM
+from podwright.kube.serve.page.sight import FILES, NODE, NOTHING, PICTURE, PLAN, POLICY, SEARCH, SIGHT, STREAM
 
 STREAM_SECONDS: Final = 1800.0
 """How long a stream lasts. Then the page asks for another, and its right to it is reviewed again."""
@@ -53,6 +56,8 @@ class Page:
             web.get(NODE, self._node),
             web.get(POLICY, self._policy),
             web.get(SEARCH, self._search),
+            web.get(PLAN, self._plan),
+            web.get(PICTURE, self._picture),
             web.get(f"{FILES}/{{name:[a-z_]*(?:[.][a-z]+)?}}", send_file),
         ]
 
@@ -118,6 +123,30 @@ class Page:
             return {} if shown is None else about_policy(shown.policies, key, faults=sight.shows(namespace))
 
         return await self._answers.answer(begin, "there is no such policy")
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        """The last plan of a RebalancePolicy."""
+        name, sight = request.query.get("name", ""), request.get(SIGHT, NOTHING)
+
+        def begin() -> Steps[Answer]:
+            shown = self._shown()
+            if shown is None or shown.rebalancing is None:
+                return {}
+            return (yield from about_plan(shown.rebalancing, name, sight.shows))
+
+        return await self._answers.answer(begin, "there is no such policy")
+
+    async def _picture(self, request: web.Request) -> web.Response:
+        """The nodes before and after the last plan of a RebalancePolicy."""
+        name, resource = request.query.get("name", ""), request.query.get("resource", "")
+
+        def begin() -> Steps[str]:
+            shown = self._shown()
+            if shown is None or shown.rebalancing is None:
+                return ""
+            return (yield from plan_picture(shown.rebalancing, name, resource))
+
+        return await self._answers.answer(begin, "there is no such plan")
 
     async def _search(self, request: web.Request) -> web.Response:
         """Pods and pod groups by a part of their name."""

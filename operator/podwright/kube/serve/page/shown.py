@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from podwright.core.state.cache import Cache
 from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.rebalance.rebalancing import Rebalancing
 from podwright.engine.records.recent_decisions import RecentDecisions
 from podwright.engine.view.history import History
 from podwright.engine.view.waiting import PendingPod
@@ -26,5 +27,6 @@ class Shown:
     clock: Callable[[], float]
     decisions: RecentDecisions | None = None
     history: History | None = None
+    rebalancing: Rebalancing | None = None
     simulated: bool = False
     stale: Callable[[], tuple[float, str]] = lambda: (0.0, "")

@@ -15,7 +15,9 @@ STREAM: Final = "/page/stream"
 NODE: Final = "/page/node"
 POLICY: Final = "/page/policy"
 SEARCH: Final = "/page/search"
-DATA: Final = (STREAM, NODE, POLICY, SEARCH)
+PLAN: Final = "/page/plan"
+PICTURE: Final = "/page/picture"
+DATA: Final = (STREAM, NODE, POLICY, SEARCH, PLAN, PICTURE)
 """The paths that tell about the cluster. All others below FILES are files."""
 
 

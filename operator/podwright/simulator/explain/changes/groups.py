@@ -18,7 +18,7 @@ from podwright.core.gangs.decisions import GangDecision, GangPlacement, GangReje
 from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.pod_group import APIS, PodGroup
+from podwright.core.objects.pod_group import APIS, NAMED_OTHERWISE, PodGroup
 from podwright.core.objects.resources import PODS
 from podwright.core.objects.wording import counted, listed
 from podwright.core.plugins.gang_scheduling import GangScheduling
@@ -163,19 +163,32 @@ def _lifted(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo,
 def _above_others(
     trials: Trials, framework: Framework, group: PodGroup, waiting: Sequence[PodInfo], priorities: Sequence[int]
 ) -> Iterator[Change]:
-    """The first of these priorities with which the group preempts."""
+    """The first of these priorities with which the group preempts. If it is that of a PriorityClass which the group names,
+    it has to name another one.
+    """
+    groups = trials.cache.groups
+    of_class = groups.class_priority(group.key) is not None
     for priority in priorities:
-        members = [replace(each, priority=priority) for each in waiting]
+        found = groups.class_from(priority) if of_class else None
+        if of_class and found is None:
+            return
+        theirs = priority if found is None else found[0]
+        members = [replace(each, priority=theirs, own_priority=theirs) for each in waiting]
         trials.tried[f"have a priority of {priority}"] = None
         trials.begin()
         decision = decide(planner_for(framework, trials.cache, group), members, trials.cluster.world.now())
-        patch = {"spec": {"priority": priority, "priorityClassName": None}}
-        edits = tuple(
-            Edit(verb="recreate", kind="Pod", name=each.name, namespace=each.namespace, object=patch)
-            for each in waiting
-        )
-        text = f"let each member have a PriorityClass of at least {priority}"
-        if (change := _after_preemption(decision, "pod", text, edits)) is not None:
+        if found is None:
+            patch: dict[str, Any] = {"spec": {"priority": priority, "priorityClassName": None}}
+            edits = tuple(
+                Edit(verb="recreate", kind="Pod", name=each.name, namespace=each.namespace, object=patch)
+                for each in waiting
+            )
+            text = f"let each member have a PriorityClass of at least {priority}"
+        else:
+            patch, kind = {"spec": {"priorityClassName": found[1]}}, NAMED_OTHERWISE.get(group.api, "PodGroup")
+            edits = (Edit(verb="patch", kind=kind, name=group.name, namespace=group.namespace, object=patch),)
+            text = f"let {kind} {group.label} name the PriorityClass {found[1]}"
+        if (change := _after_preemption(decision, "pod" if found is None else "cluster", text, edits)) is not None:
             yield change
 
 
@@ -368,7 +381,8 @@ def _with_spec_of(changed: Mapping[str, Any], member: PodInfo, model: PodInfo) -
     if raw.get("spec") != (model.raw or {}).get("spec"):
         return None
     try:
-        return replace(parse_pod({**raw, "spec": copy.deepcopy(changed["spec"])}, keep_raw=True), group=member.group)
+        made = parse_pod({**raw, "spec": copy.deepcopy(changed["spec"])}, keep_raw=True)
+        return replace(made, group=member.group, priority=member.priority)
     except InvalidObjectError:
         return None
 
@@ -388,7 +402,8 @@ def _members_with_less(
             return None
         if change is None:
             return None
-        found.append((change.text, replace(parse_pod(change.raw, keep_raw=True), group=pod.group)))
+        made = parse_pod(change.raw, keep_raw=True)
+        found.append((change.text, replace(made, group=pod.group, priority=pod.priority)))
     return found
 
 

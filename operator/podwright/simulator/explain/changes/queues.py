@@ -13,9 +13,9 @@ from math import inf
 from typing import Any, Final
 
 from podwright.api.scheduling_queue import QUEUE_KIND
-from podwright.core.framework.durations import format_duration
 from podwright.core.framework.explaining import CLOSE, editable
 from podwright.core.gangs.run_times import run_times_of
+from podwright.core.objects.durations import format_duration
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.wording import listed, quantity
 from podwright.core.queues.flavors import OF, parts_of

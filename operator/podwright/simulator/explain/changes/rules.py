@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from podwright.api.scheduler_policy import KIND
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import value_at
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.results import Change, Edit
 
@@ -32,10 +33,9 @@ def without_rule(trials: Trials, pod: PodInfo) -> Iterator[Change]:
 
 
 def _without_each(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    rules = spec.get("rules")
-    filters = rules.get("filters") if isinstance(rules, Mapping) else None
-    if not isinstance(rules, Mapping) or not isinstance(filters, list):
+    filters = value_at(spec, "rules", "filters")
+    if not isinstance(filters, list):
         return
     for index, each in enumerate(filters):
         left = [other for i, other in enumerate(filters) if i != index]
-        yield str(each.get("name") or index), {**spec, "rules": {**rules, "filters": left}}
+        yield str(each.get("name") or index), {**spec, "rules": {**spec["rules"], "filters": left}}

@@ -366,7 +366,8 @@ class ChangeSearch:
 
     def _above_others(self, priorities: Sequence[int]) -> Iterator[Change]:
         """The first of these priorities with which the pod preempts."""
-        for priority in priorities if self._pod.preemption_policy != "Never" else ():
+        of_group = self._cache.groups.class_priority(self._pod.group) is not None
+        for priority in () if of_group or self._pod.preemption_policy == "Never" else priorities:
             if self._spent:
                 return
             self._trials.tried[f"have a priority of {priority}"] = None

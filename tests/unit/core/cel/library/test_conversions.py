@@ -6,7 +6,6 @@ from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.library.conversions import (
     double_text,
     duration_text,
-    parse_duration,
     parse_timestamp,
     text_in_error,
     timestamp_text,
@@ -15,6 +14,7 @@ from podwright.core.cel.library.conversions import (
     to_uint,
 )
 from podwright.core.cel.values import Duration, Optional, Timestamp, Uint
+from podwright.core.objects.durations import nanoseconds
 
 SECOND = 10**9
 
@@ -37,7 +37,7 @@ SECOND = 10**9
     ],
 )
 def test_a_duration_is_read_as_go_reads_it(text, nanos):
-    assert parse_duration(text) == nanos
+    assert nanoseconds(text) == nanos
 
 
 @pytest.mark.parametrize(

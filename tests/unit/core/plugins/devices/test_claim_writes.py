@@ -7,6 +7,7 @@ from podwright.core.framework.interface import ClusterError, CycleState
 from podwright.core.framework.status import SKIP, Code
 from podwright.core.objects.devices.claims import FINALIZER
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
+from podwright.core.plugins.devices.claim_writes import Deallocation
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
 from podwright.engine.records.metrics import Metrics
 from support.objects.builders import in_group, make_node, make_pod_group
@@ -384,6 +385,135 @@ async def test_a_reservation_that_was_taken_back_since_the_decision_is_written_a
     await undo()
     assert await scheduler.plugin.pre_bind(scheduler.state, POD, "a") is None
     assert [entry["uid"] for entry in scheduler.server.claims["mine"]["status"]["reservedFor"]] == [POD.uid]
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(POD, id="a claim of its own"),
+        pytest.param(pending(name="p", requests={"example.com/gpu": "1"}), id="extended resources"),
+    ],
+)
+async def test_a_pod_that_another_process_has_bound_keeps_its_claim(pod):
+    scheduler = Scheduler(*([make_claim("mine", exactly())] if pod is POD else []))
+    assert await scheduler.bind(pod) is None
+    scheduler.server.pods["p"] = {"metadata": {"uid": pod.uid}, "spec": {"nodeName": "a"}}
+    await scheduler.unreserve(pod)
+    (claim,) = scheduler.server.claims.values()
+    assert [entry["uid"] for entry in claim["status"]["reservedFor"]] == [pod.uid]
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        pytest.param({"metadata": {"uid": POD.uid}, "spec": {}}, id="pending"),
+        pytest.param({"metadata": {"uid": "another"}, "spec": {"nodeName": "a"}}, id="another pod of this name"),
+    ],
+)
+async def test_a_pod_without_a_node_leaves_the_reservation(there):
+    scheduler = Scheduler(make_claim("mine", exactly()))
+    assert await scheduler.bind(POD) is None
+    scheduler.server.pods["p"] = there
+    await scheduler.unreserve(POD)
+    assert scheduler.server.claims["mine"]["status"]["reservedFor"] == []
+
+
+async def test_nothing_is_taken_back_while_it_is_not_known_whether_the_pod_is_bound():
+    scheduler = Scheduler(make_claim("mine", exactly()))
+    assert await scheduler.bind(POD) is None
+    writes, get = [*scheduler.server.writes], scheduler.server.get
+
+    async def refuse(kind, *arguments):
+        if kind == "Pod":
+            raise ClusterError("gone")
+        return await get(kind, *arguments)
+
+    scheduler.server.get = refuse
+    await scheduler.unreserve(POD)
+    assert scheduler.server.writes == writes
+
+
+def from_template(claim):
+    """The pod that names this claim, which was made for it."""
+    spec = {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "gpus"}]}
+    status = {"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": claim}]}
+    return pending(name="p", spec=spec, status=status)
+
+
+async def test_a_claim_that_the_pod_no_longer_names_loses_its_devices():
+    """kube-controller-manager made a second one, because it did not get the answer to the first creation."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": POD.uid, "controller": True}
+    claims = [make_claim(name, exactly(), ownerReferences=[owner]) for name in ("first", "second")]
+    scheduler = Scheduler(*claims)
+    assert await scheduler.bind(from_template("first")) is None
+    await scheduler.unreserve(from_template("second"))
+    assert scheduler.server.claims["first"]["status"] == {}
+    scheduler.state = CycleState()
+    assert await scheduler.bind(from_template("second")) is None
+    assert scheduler.server.claims["second"]["status"]["allocation"]
+
+
+class Lossy:
+    """Writes of this method are carried out, but their answers are lost."""
+
+    def __init__(self, server, method):
+        self._server = server
+        self._carry_out = getattr(server, method)
+        setattr(server, method, self)
+        self._method = method
+
+    async def __call__(self, *arguments):
+        await self._carry_out(*arguments)
+        raise ClusterError("no answer")
+
+    def over(self):
+        setattr(self._server, self._method, self._carry_out)
+
+
+async def test_a_reservation_that_may_have_been_taken_back_is_looked_at_before_the_pod_is_bound():
+    scheduler = Scheduler(make_claim("mine", exactly()))
+    assert await scheduler.bind(POD) is None
+    lossy = Lossy(scheduler.server, "patch")
+    await scheduler.unreserve(POD)
+    lossy.over()
+    scheduler.state = CycleState()
+    assert await scheduler.bind(POD) is None
+    assert [entry["uid"] for entry in scheduler.server.claims["mine"]["status"]["reservedFor"]] == [POD.uid]
+    assert not scheduler.cache.devices.claims.doubted
+
+
+async def test_a_pod_is_not_bound_with_a_claim_that_may_have_been_deallocated():
+    claim = make_claim("mine", exactly(), status=allocated("gpu-0", node="a", reserved_for=[POD.uid]))
+    scheduler = Scheduler(claim)
+    known = scheduler.cache.devices.claims.get("default", "mine")
+    lossy = Lossy(scheduler.server, "update")
+    await Deallocation(scheduler.plugin.handle, known)()
+    lossy.over()
+    scheduler.server.deliver = lambda: None
+    status = await scheduler.bind(POD)
+    assert status.message == "claim default/mine got deallocated elsewhere in the meantime"
+
+
+async def test_nothing_is_kept_of_a_doubted_claim_that_is_gone():
+    claim = make_claim("mine", exactly(), status=allocated("gpu-0", node="a", reserved_for=[POD.uid]))
+    scheduler = Scheduler(claim)
+    scheduler.server.before_write = lambda _what: (_ for _ in ()).throw(ClusterError("gone"))
+    await Deallocation(scheduler.plugin.handle, scheduler.cache.devices.claims.get("default", "mine"))()
+    assert scheduler.cache.devices.claims.doubted == {"uid-mine"}
+    scheduler.server.claims.clear()
+    scheduler.server.deliver()
+    assert not scheduler.cache.devices.claims.doubted
+
+
+async def test_a_claim_is_not_doubted_if_it_was_gone_before_the_write():
+    claim = make_claim("mine", exactly(), status=allocated("gpu-0", node="a", reserved_for=[POD.uid]))
+    scheduler = Scheduler(claim)
+    known = scheduler.cache.devices.claims.get("default", "mine")
+    scheduler.server.claims.clear()
+    scheduler.server.deliver()
+    scheduler.server.before_write = lambda _what: (_ for _ in ()).throw(ClusterError("gone"))
+    await Deallocation(scheduler.plugin.handle, known)()
+    assert not scheduler.cache.devices.claims.doubted
 
 
 class TestClaimsOfGroups:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -74,6 +75,23 @@ class TestWaitingForMembers:
             member(rig, name, cpu="1")
         async with deciding(rig):
             assert bound(rig) == {"a", "b", "c"}
+            assert rig.status.written == []
+
+    @pytest.mark.parametrize("minimum", [6, None], ids=["gang", "basic"])
+    async def test_members_placed_together_keep_to_the_limit_of_bindings(self, minimum):
+        rig = rig_with(bindings_at_once=2)
+        answers = rig.cluster.outcomes = [asyncio.get_running_loop().create_future() for _ in range(6)]
+        waiting = [*answers]
+        add_group(rig, make_pod_group(min_count=minimum))
+        for name in "abcdef":
+            member(rig, name, cpu="1")
+        async with deciding(rig):
+            for number in range(3):
+                await settle()
+                assert len(rig.cluster.bound) == 2 * number + 2
+                for answer in waiting[2 * number : 2 * number + 2]:
+                    answer.set_result(None)
+            await settle()
             assert rig.status.written == []
 
     async def test_a_gang_that_was_tried_without_nodes_is_placed_on_the_first_one(self):
@@ -455,3 +473,21 @@ class TestHierarchies:
             rig.now += 60
             rig.engine.group_changes.report_incomplete()
             assert [note for note in rig.recorder.notes("FailedScheduling") if "to appear" in note] == []
+
+    async def test_conditions_of_many_incomplete_groups_keep_up_once_in_a_round(self):
+        size = 300
+        rig = self.rig(*[1] * size, groups=size)
+        member(rig, "p0", "g0")
+        async with deciding(rig):
+            rig.now += 60
+            rig.engine.group_changes.report_incomplete()
+            assert len(rig.groups.written) == size
+            for index in range(1, size - 1):
+                member(rig, f"p{index}", f"g{index}")
+                await asyncio.sleep(0)
+            assert len(rig.groups.written) == size
+            rig.engine.group_changes.report_incomplete()
+            assert len(rig.groups.written) == 2 * size
+            assert f"sub-group scheduling.k8s.io:default/g{size - 1} has 0 of 1 pods" in rig.groups.written[-1][2]
+            rig.engine.group_changes.report_incomplete()
+            assert len(rig.groups.written) == 2 * size

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND, VOLCANO_API, VOLCANO_KIND
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from support.control_plane.operator_process import CHECKOUT
@@ -16,6 +16,7 @@ from support.groupings.workloads import GroupedRig, grouping, owner, pod_of
 from support.objects.builders import in_group, make_pod_group, make_policy
 
 RACK = "rack"
+TASKS = {"minMember": 3, "minTaskMember": {"leader": 1, "worker": 2}}
 
 
 class Elastic(Rig):
@@ -185,6 +186,20 @@ async def test_a_member_that_ends_makes_no_other_one_dispensable():
     assert not groups.minimum_left(group, ["default/e1"])
 
 
+async def test_the_members_that_a_gang_can_spare_are_those_that_started_last():
+    rig = Elastic(nodes=3)
+    rig.gang(needed=2)
+    started = {"new0": "00:00:30", "new1": "00:00:10", "new2": "00:00:20"}
+    async with deciding(rig):
+        rig.come(*started)
+        await rig.later()
+    group = next(iter(rig.engine.cache.groups.all()))
+    for name, at in started.items():
+        raw = on_node(rig.member(name), rig.bound[name])
+        rig.engine.assigned.put({**raw, "status": {"startTime": f"1970-01-01T{at}Z"}})
+    assert rig.engine.cache.groups.spares(group) == {"default/new0"}
+
+
 DEPLOYMENT = grouping(
     "deployments",
     api_version="apps/v1",
@@ -271,3 +286,73 @@ async def test_old_pods_that_run_do_not_count_for_a_rolling_update(made, makes):
         rig.engine.wake()
         await settle()
         assert names <= rig.bound
+
+
+class TestSucceededMembersOfVolcano:
+    """Volcano's minimums count pods that have succeeded, as long as these are there."""
+
+    def rig_with(self, succeeded: int, spec: dict[str, Any], phase: str = "Succeeded") -> Elastic:
+        """A gang of three, whose first pods have ended, and whose last one has failed and was deleted."""
+        rig = Elastic(3)
+        rig.engine.cache.groups.serve(VOLCANO_API)
+        rig.engine.objects(VOLCANO_KIND).put({"metadata": {"name": "gang", "namespace": "default"}, "spec": spec})
+        for index in range(2):
+            raw = on_node(self.member(f"m{index}", "worker" if index else "leader"), f"n{index}")
+            rig.engine.assigned.put({**raw, "status": {"phase": phase if index < succeeded else "Running"}})
+        return rig
+
+    def member(self, name: str, task: str) -> dict[str, Any]:
+        annotations = {"scheduling.k8s.io/group-name": "gang", "volcano.sh/task-spec": task}
+        return ours(name, requests={"cpu": "4"}, metadata={"annotations": annotations})
+
+    @pytest.mark.parametrize("succeeded", [1, 2])
+    @pytest.mark.parametrize("spec", [{"minMember": 3}, TASKS], ids=["flat", "tasks"])
+    async def test_what_replaces_a_failed_pod_starts(self, spec, succeeded):
+        rig = self.rig_with(succeeded, spec)
+        rig.engine.pending.put(self.member("again", "worker"))
+        async with deciding(rig):
+            await settle()
+            assert set(rig.bound) == {"again"}
+
+    @pytest.mark.parametrize("spec", [{"minMember": 3}, TASKS], ids=["flat", "tasks"])
+    async def test_it_waits_if_the_others_have_failed_or_are_gone(self, spec):
+        rig = self.rig_with(1, spec, phase="Failed")
+        rig.engine.pending.put(self.member("again", "worker"))
+        async with deciding(rig):
+            await settle()
+            assert set(rig.bound) == set()
+            rig.engine.assigned.put({**on_node(self.member("m0", "leader"), "n0"), "status": {"phase": "Succeeded"}})
+            rig.engine.assigned.drop("default/m0", None)
+            await rig.later()
+            assert set(rig.bound) == set()
+
+    async def test_it_starts_also_if_the_others_are_seen_only_then(self):
+        rig = self.rig_with(0, {"minMember": 3})
+        rig.engine.assigned.drop("default/m0", None)
+        rig.engine.pending.put(self.member("again", "worker"))
+        async with deciding(rig):
+            await settle()
+            assert set(rig.bound) == set()
+            rig.engine.assigned.put({**on_node(self.member("m0", "leader"), "n0"), "status": {"phase": "Succeeded"}})
+            await rig.later()
+            assert set(rig.bound) == {"again"}
+
+    async def test_members_that_are_more_than_the_minimum_with_them_may_go(self):
+        rig = self.rig_with(1, {"minMember": 1})
+        groups = rig.engine.cache.groups
+        (group,) = groups.all()
+        assert groups.spares(group) == {"default/m1"}
+        rig.engine.assigned.drop("default/m0", None)
+        assert groups.spares(group) == set()
+
+    async def test_nothing_is_kept_of_pods_and_groups_that_are_gone(self):
+        rig = self.rig_with(2, {"minMember": 3})
+        key = f"{VOLCANO_API}:default/gang"
+        rig.engine.objects(VOLCANO_KIND).drop("default/gang", None)
+        assert rig.engine.cache.groups.members(key).placed_count == 2
+        moved = self.member("m0", "leader")
+        moved["metadata"]["annotations"] = {}
+        rig.engine.assigned.put({**on_node(moved, "n0"), "status": {"phase": "Succeeded"}})
+        assert rig.engine.cache.groups.members(key).placed_count == 1
+        rig.engine.assigned.drop("default/m1", None)
+        assert rig.engine.cache.groups.members(key).placed_count == 0

@@ -21,26 +21,39 @@ from podwright.core.objects.pod_group import (
 )
 from podwright.core.plugins.default_preemption import GROUP_WAITING
 from podwright.core.queue.hinting import Hinting
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.tree import Quota
+from podwright.engine.attempts.gangs import members
+from podwright.engine.attempts.gangs.attempts import Gangs
+from podwright.engine.process import steps
 from support.engine.kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
+from support.engine.long_work import FakeChildren
 from support.objects.builders import in_group, make_pod_group
+from support.waiting import until
 
 ALL = {"cpu": "8"}
 TERMINATING = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 
 
-def full_nodes(*, waits: bool = True, members: int = 2, group: str = "", **options: Any) -> Rig:
-    """Nodes n0, n1, ..., each filled by a pod of lower priority, and a gang that needs all of them."""
+def full_nodes(*, waits: bool = True, members: int = 2, group: str = "", queues: str = "", **options: Any) -> Rig:
+    """Nodes n0, n1, ..., each filled by a pod of lower priority, and a gang that needs all of them. `queues`: the gang
+    is of the first one, which has all nodes guaranteed, and the others are of the second.
+    """
     rig = Rig(**options)
     rig.evictor.waits = waits
     rig.engine.cache.groups.serve(WORKLOAD_API)
+    gang, others = ({QUEUE_LABEL: name} for name in queues) if queues else ({}, {})
+    for name in queues:
+        quota = Quota(guarantee=8_000 * members if name == queues[0] else 0)
+        queues_of(rig.engine.cache).set(QueueRules(name, quotas={"cpu": quota}))
     if group:
         add_group(rig, make_pod_group(group, 1, disruptionMode={"all": {}}))
     for i in range(members):
         rig.node(f"n{i}")
-        rig.engine.assigned.put(lower(i, group))
+        rig.engine.assigned.put(lower(i, group, labels=others))
     add_group(rig, make_pod_group("gang", members, priority=10))
     for i in range(members):
-        rig.pod(f"m{i}", requests=ALL, priority=10, spec=in_group())
+        rig.pod(f"m{i}", requests=ALL, priority=10, labels=gang, spec=in_group())
     return rig
 
 
@@ -211,6 +224,188 @@ class TestWaiting:
         async with deciding(rig):
             assert rig.evictor.evicted == []
             assert rig.engine.cache.pod_count == 2
+
+
+class TestSteps:
+    """What is done for each member of a large gang is a step of its own, between which others have their turns."""
+
+    MEMBERS = 6
+
+    @pytest.fixture(autouse=True)
+    def _short_slices(self, monkeypatch):
+        monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
+        monkeypatch.setattr(members, "MOST_IN_LOOP", self.MEMBERS - 1)
+
+    @pytest.fixture
+    def planned(self, monkeypatch) -> list[int]:
+        """How many members each plan is for."""
+        found: list[int] = []
+        decide = Gangs.decide
+        monkeypatch.setattr(
+            Gangs, "decide", lambda *given, **more: found.append(len(given[2])) or decide(*given, **more)
+        )
+        return found
+
+    def at_once(self, monkeypatch, owner: Any, method: str) -> list[int]:
+        """By turn of the event loop, how often it calls a method."""
+        turns, original = [0], getattr(owner, method)
+
+        def counted(*args: Any, **options: Any) -> Any:
+            if not turns[-1]:
+                asyncio.get_running_loop().call_soon(turns.append, 0)
+            turns[-1] += 1
+            return original(*args, **options)
+
+        monkeypatch.setattr(owner, method, counted)
+        return turns
+
+    async def test_members_are_rejected_one_by_one(self, monkeypatch, planned):
+        rig = full_nodes(members=self.MEMBERS, children=FakeChildren())
+        turns = self.at_once(monkeypatch, rig.engine.queue, "reject")
+        async with deciding(rig):
+            await until(lambda: len(rig.evictor.evicted) == self.MEMBERS)
+        assert (sum(turns), max(turns)) == (self.MEMBERS, 1)
+        assert planned == [self.MEMBERS]
+        assert rig.children.started == 1, "many members are not planned in the loop"
+
+    async def test_nobody_tries_a_part_of_a_gang_that_is_being_rejected(self, monkeypatch, planned):
+        rig = full_nodes(members=self.MEMBERS, children=FakeChildren())
+        for i in range(self.MEMBERS):
+            rig.engine.assigned.put({**lower(i), "spec": {**lower(i)["spec"], "priority": 100}})
+        reject = rig.engine.queue.reject
+
+        def then_make_room(queued, *given):
+            reject(queued, *given)
+            if queued.uid == "default/m0" and len(planned) == 1:
+                delete(rig, "low0")
+                rig.engine.wake()
+
+        monkeypatch.setattr(rig.engine.queue, "reject", then_make_room)
+        async with deciding(rig):
+            await until(lambda: (setattr(rig, "now", rig.now + 1), rig.engine.wake(), len(planned) > 1)[-1])
+        assert planned == [self.MEMBERS] * len(planned)
+
+    @pytest.fixture
+    def between(self, monkeypatch) -> Any:
+        """Does something once when the first member of a gang is rejected."""
+
+        def then(rig: Rig, does: Any) -> None:
+            reject, left = rig.engine.queue.reject, [does]
+
+            def rejecting(queued, *given):
+                reject(queued, *given)
+                if left and queued.uid == "default/m0":
+                    left.pop()()
+
+            monkeypatch.setattr(rig.engine.queue, "reject", rejecting)
+
+        return then
+
+    async def test_members_are_nominated_one_by_one(self, monkeypatch, planned):
+        rig = full_nodes(members=self.MEMBERS, children=FakeChildren())
+        turns = self.at_once(monkeypatch, rig.engine.cache.nominator, "add")
+        async with deciding(rig):
+            await until(lambda: len(rig.evictor.evicted) == self.MEMBERS)
+        assert (sum(turns), max(turns)) == (self.MEMBERS, 1)
+
+    async def test_a_nomination_that_ends_between_two_steps_is_not_published(self, between, planned):
+        rig = full_nodes(members=self.MEMBERS, children=FakeChildren())
+        between(rig, lambda: rig.engine.cache.nominator.remove("default/m1"))
+        async with deciding(rig):
+            await until(lambda: len(rig.evictor.evicted) == self.MEMBERS)
+        first = {name: bool(node) for name, _, node in reversed(rig.status.written)}
+        assert first == {f"m{i}": i != 1 for i in range(self.MEMBERS)}
+        last = {name: bool(node) for name, _, node in rig.status.written}
+        assert last == {f"m{i}": True for i in range(self.MEMBERS)}
+        assert planned == [self.MEMBERS] * 2
+
+    async def test_no_pod_is_evicted_where_another_pod_got_the_room_between_two_steps(self, between, planned):
+        rig = full_nodes(members=self.MEMBERS, children=FakeChildren())
+        greater = parse_pod(ours("greater", requests=ALL, priority=50))
+        between(rig, lambda: rig.engine.cache.nominator.add(greater, "n1"))
+        async with deciding(rig):
+            await until(lambda: len(planned) > 1)
+            await settle()
+        assert rig.evictor.evicted == []
+        assert planned == [self.MEMBERS] * 2
+        assert list(rig.engine.cache.nominator.nodes()) == ["n1"], "a gang that evicts no pod holds no room"
+
+    async def test_no_pod_is_evicted_where_another_pod_gets_the_room_while_members_are_held(self, monkeypatch, planned):
+        rig = full_nodes(members=self.MEMBERS, children=FakeChildren())
+        greater, recheck = parse_pod(ours("greater", requests=ALL, priority=50)), rig.engine.queue.recheck_gate
+
+        def then_nominate(uid: str) -> None:
+            recheck(uid)
+            rig.engine.cache.nominator.add(greater, "n1")
+
+        monkeypatch.setattr(rig.engine.queue, "recheck_gate", then_nominate)
+        async with deciding(rig):
+            await until(lambda: len(planned) > 1)
+            await settle()
+        assert rig.evictor.evicted == []
+        assert planned == [self.MEMBERS] * 2
+        assert list(rig.engine.cache.nominator.nodes()) == ["n1"]
+
+    async def test_a_gang_that_evicts_no_pod_keeps_the_nominations_that_it_had(self, between, monkeypatch):
+        rig = full_nodes(members=self.MEMBERS, queues="ab", children=FakeChildren())
+        nominator, decide = rig.engine.cache.nominator, Gangs.decide
+        greater = parse_pod(ours("greater", requests=ALL, priority=50))
+        found: list[Any] = []
+
+        def looking(*given: Any, **more: Any) -> Any:
+            on = {name: [pod.name for pod in nominator.on(name)] for name in nominator.nodes()}
+            found.append((on, [pod.name for pod in nominator.holding_on("n99")]))
+            return decide(*given, **more)
+
+        monkeypatch.setattr(Gangs, "decide", looking)
+        between(rig, lambda: nominator.add(greater, "n1"))
+        nominator.add(rig.engine.queue.get("default/m0").pod, "n99")
+        async with deciding(rig):
+            await until(lambda: len(found) > 1)
+        assert rig.evictor.evicted == []
+        assert found == [({"n99": ["m0"]}, ["m0"]), ({"n99": ["m0"], "n1": ["greater"]}, ["m0"])]
+
+    async def test_a_gang_whose_members_are_held_between_two_steps_is_planned_again_later(self, between, planned):
+        rig = full_nodes(members=self.MEMBERS, children=FakeChildren())
+
+        def end_gang() -> None:
+            rig.engine.objects(KIND).drop("default/gang", None)
+
+        between(rig, end_gang)
+        async with deciding(rig):
+            await settle()
+            assert rig.evictor.evicted == []
+            assert len(rig.engine.cache.nominator) == 0
+            add_group(rig, make_pod_group("gang", self.MEMBERS, priority=10))
+            await until(lambda: (setattr(rig, "now", rig.now + 1), rig.engine.wake(), rig.evictor.evicted)[-1])
+            await until(lambda: len(rig.evictor.evicted) == self.MEMBERS)
+        assert planned == [self.MEMBERS] * 2
+
+    async def test_members_with_a_queue_hold_their_room_before_the_first_of_them_is_rejected(self, between, planned):
+        rig = full_nodes(members=self.MEMBERS, queues="ab", children=FakeChildren())
+        held: list[str] = []
+        nominator = rig.engine.cache.nominator
+        between(
+            rig, lambda: held.extend(pod.name for i in range(self.MEMBERS) for pod in nominator.holding_on(f"n{i}"))
+        )
+        async with deciding(rig):
+            await until(lambda: len(rig.evictor.evicted) == self.MEMBERS)
+        assert sorted(held) == [f"m{i}" for i in range(self.MEMBERS)]
+
+    async def test_members_are_released_one_by_one_and_tried_together(self, monkeypatch, planned):
+        rig = full_nodes(members=self.MEMBERS, children=FakeChildren())
+        async with deciding(rig):
+            await until(lambda: len(rig.evictor.answers) == self.MEMBERS)
+            await settle()
+            turns = self.at_once(monkeypatch, rig.engine.queue, "recheck_gate")
+            rig.now += 20
+            for i in range(self.MEMBERS):
+                rig.evictor.answers[f"low{i}"](True)
+            delete(rig, *[f"low{i}" for i in range(self.MEMBERS)])
+            rig.engine.wake()
+            await until(lambda: len(rig.cluster.bound) == self.MEMBERS)
+        assert max(turns) == 1
+        assert planned == [self.MEMBERS] * 2
 
 
 class TestMetrics:
@@ -454,7 +649,7 @@ class TestGroupsOfKai:
         async with deciding(rig):
             await settle()
             notes = {note for note in rig.recorder.notes("FailedScheduling") if "preemptionDelay" in note}
-            assert notes == {'PodGroup default/bad: spec.preemptionDelay: time: invalid duration "soon"'}
+            assert notes == {"PodGroup default/bad: spec.preemptionDelay: 'soon' is not a duration"}
             self.waits(rig)
             await settle()
             assert [name for name, _, _ in rig.evictor.evicted] == ["low0"]

@@ -17,6 +17,7 @@ from podwright.engine.process.solving import solve
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.engine.long_work import FakeChildren
 from support.gangs.by_trial import by_trial
+from support.gangs.highs import by_highs
 from support.objects.builders import in_group, make_pod_group
 from support.waiting import until
 
@@ -74,6 +75,27 @@ async def test_a_gang_that_waits_for_its_victims_is_not_planned_jointly():
         rig.engine.assigned.drop("default/low", None)
         await settle()
         assert sorted(rig.cluster.bound) == [("m0", "a"), ("m1", "a")]
+
+
+@pytest.mark.parametrize(
+    ("solver", "evicted"),
+    [
+        pytest.param(by_highs, 1, id="the fewest"),
+        pytest.param(lambda *_: Answer(problem="the solver hung"), 3, id="those found without it"),
+    ],
+)
+async def test_a_child_looks_for_the_fewest_victims(solver, evicted):
+    rig = Rig(solve=solver, children=FakeChildren())
+    rig.engine.cache.groups.serve(WORKLOAD_API)
+    rig.node("a", allocatable={"cpu": "4"})
+    rig.node("b", allocatable={"cpu": "5"})
+    rig.engine.assigned.put(on_node(ours("large", requests={"cpu": "4"}, priority=0), "a"))
+    for index in range(4):
+        rig.engine.assigned.put(on_node(ours(f"small{index}", requests={"cpu": "1"}, priority=0), "b"))
+    rig.engine.objects(KIND).put(make_pod_group("gang", 1, priority=10))
+    rig.pod("m", requests={"cpu": "4"}, priority=10, spec=in_group())
+    await ended(rig, lambda: len(rig.evictor.evicted) >= evicted)
+    assert (len(rig.evictor.evicted), rig.children.started) == (evicted, 1)
 
 
 async def test_without_a_solver_members_are_tried_one_after_the_other_only():

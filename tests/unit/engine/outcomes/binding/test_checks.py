@@ -10,6 +10,7 @@ from podwright.api.permissions import PolicySettings
 from podwright.engine.outcomes.binding.checks import CHECKS_REMEMBERED
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import make_node
+from support.objects.devices import allocated, exactly, make_claim, make_class
 
 SHRUNK = make_node("a", allocatable={"cpu": "1", "pods": "10"})
 
@@ -54,6 +55,36 @@ async def test_no_binding_is_posted_to_a_node_that_can_no_longer_take_the_pod(ch
         assert rig.cluster.bound == []
         assert rig.recorder.notes("FailedScheduling")[0] == reason
         assert not rig.engine.cache.is_assumed("default/web")
+
+
+TEMPLATE = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "template"}]}
+
+
+def named(claim):
+    """The status of a pod for whose entry this claim was made."""
+    return {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": claim}]}
+
+
+async def test_no_binding_is_posted_for_a_pod_that_has_got_another_claim_since_the_decision():
+    """kube-controller-manager made a second one, because it did not get the answer to the first creation."""
+    rig, reason = Rig(), "the pod has got other resource claims"
+    rig.node("a")
+    rig.engine.objects("DeviceClass").put(make_class("gpu"))
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "default/web", "controller": True}
+    status = allocated("gpu-0", node="a", reserved_for=["default/web"])
+    claims = rig.engine.objects("ResourceClaim")
+    claims.put(make_claim("first", exactly(), ownerReferences=[owner], resourceVersion="1", status=status))
+    claims.put(make_claim("second", exactly(), ownerReferences=[owner], resourceVersion="2"))
+    rig.pod("web", spec=TEMPLATE, status=named("first"))
+    rig.engine.pod_attempts.schedule_one(rig.engine.queue.pop())
+    pod = rig.engine.queue.get("default/web").pod
+    assert rig.engine.reason_not_to_bind(pod, "a") == ""
+    rig.pod("web", spec=TEMPLATE, status=named("second"))
+    assert rig.engine.reason_not_to_bind(pod, "a") == reason
+    async with deciding(rig):
+        await settle()
+        assert rig.cluster.bound == []
+        assert rig.recorder.notes("FailedScheduling")[0] == reason
 
 
 async def test_a_profile_without_the_fit_filter_may_overcommit_nodes():
@@ -194,6 +225,7 @@ async def test_a_pod_is_not_reported_without_cause(case):
 )
 async def test_a_bound_pod_is_remembered_until_it_is_gone_or_started(monkeypatch, change, remembered):
     monkeypatch.setattr("podwright.engine.engine.HOUSEKEEPING_SECONDS", 0)
+    monkeypatch.setattr("podwright.engine.engine.RECLAIM_EVERY", 1000)  # full collections of all tests' objects
     rig = Rig()
     rig.node("a")
     raw = rig.pod("web")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 import pytest
 
 from podwright.core.framework.interface import ClusterError, PermitPlugin, Plugin, PostBindPlugin, PreBindPlugin
 from podwright.core.framework.status import Code, Status
-from podwright.engine.outcomes.binding.limiter import PROMPT_LIMIT, BindLimiter
+from podwright.engine.outcomes.binding.concurrency import FIRST_USUAL
+from podwright.engine.outcomes.binding.limiter import PROMPT_LIMIT, TIMES_USUAL, BindLimiter
 from support.engine.kit import Rig, custom_policy, deciding, settle
 from support.waiting import patience
+
+SLOW_AT_FIRST = 0.02 + TIMES_USUAL * FIRST_USUAL
+"""Seconds after which a Binding is slow before another one is completed."""
 
 
 class Clock:
@@ -43,7 +48,7 @@ def test_the_prompt_limit_is_reached_and_a_release_makes_capacity():
 def test_a_slow_binding_no_longer_counts_against_the_prompt_limit():
     clock = Clock()
     limiter = acquired(clock, 2)
-    clock.now += 0.011
+    clock.now += SLOW_AT_FIRST
     assert not limiter.full
     assert len(limiter) == 2
     assert 0 in limiter
@@ -53,11 +58,11 @@ def test_a_slow_binding_no_longer_counts_against_the_prompt_limit():
 def test_slow_bindings_count_against_the_total_limit(holder):
     clock = Clock()
     limiter = acquired(clock, 2)
-    clock.now += 0.011
+    clock.now += SLOW_AT_FIRST
     assert not limiter.full
     limiter.acquire(2)
     limiter.acquire(3)
-    clock.now += 0.011
+    clock.now += SLOW_AT_FIRST
     assert limiter.full
     limiter.release(holder)
     assert not limiter.full
@@ -168,15 +173,60 @@ def test_more_bindings_are_allowed_where_each_takes_long():
     assert slow.limit > 3 * PROMPT_LIMIT
 
 
-def test_a_binding_is_slow_compared_with_the_quickest_ones():
+def test_a_binding_is_slow_compared_with_the_others():
     clock = Clock()
     limiter = BindLimiter(clock, 2, 8, prompt_seconds=0.01)
-    keep_full(limiter, clock, 0.05, 1)
-    for holder in range(2):
+    keep_full(limiter, clock, 0.05, 10)
+    for holder in range(limiter.limit):
         limiter.acquire(holder)
     clock.now += 0.05
     assert limiter.full, "an ordinary Binding takes that long"
-    clock.now += 0.02
+    clock.now += 0.065
+    assert not limiter.full
+
+
+def test_if_all_bindings_take_long_at_a_busy_server_none_of_them_is_slow():
+    """More at once would make each take still longer."""
+    clock, service, most = Clock(), 0.01, 0
+    limiter, queue = BindLimiter(clock), deque()
+    for number in range(2_000):
+        while not limiter.full:
+            limiter.acquire(holder := (number, len(queue)))
+            queue.append(holder)
+        most = max(most, len(limiter))
+        clock.now += service
+        done = queue.popleft()
+        limiter.completed(done)
+        limiter.release(done)
+    assert most <= 1.2 * PROMPT_LIMIT
+
+
+def test_slow_bindings_stay_slow_if_two_of_three_are():
+    """As where an admission webhook delays the pods of some namespaces."""
+    clock = Clock()
+    limiter = BindLimiter(clock, 8, 64)
+    for _ in range(3):
+        for latency in [1.0] * 16 + [0.02] * 8:
+            limiter.acquire(clock.now)
+            began, clock.now = clock.now, clock.now + latency
+            limiter.completed(began)
+            limiter.release(began)
+    for holder in range(limiter.limit):
+        limiter.acquire(holder)
+    assert limiter.full
+    clock.now += 0.75
+    assert not limiter.full
+
+
+def test_one_stuck_binding_of_many_is_slow():
+    clock = Clock()
+    limiter = BindLimiter(clock, 8, 64)
+    keep_full(limiter, clock, 0.02, 40)
+    limiter.acquire("stuck")
+    for holder in range(limiter.limit - 1):
+        limiter.acquire(holder)
+    assert limiter.full
+    clock.now += 0.15
     assert not limiter.full
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from podwright.core.framework.durations import format_duration, parse_duration
+from podwright.core.objects.durations import format_duration, parse_duration
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.outcomes.binding.waiting_pods import PermitWaitingPod
 from support.objects.builders import make_pod

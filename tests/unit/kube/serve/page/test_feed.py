@@ -17,6 +17,7 @@ from podwright.kube.serve.page.feed import Feed, Viewer
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.page.sight import EVERYTHING, NOTHING, Sight
 from support.engine.kit import Rig, deciding
+from support.page.plans import plans
 from support.waiting import until
 
 
@@ -356,3 +357,21 @@ async def test_without_queues_of_teams_nothing_is_sent_about_them():
         assert not any(
             b"event: queues" in (viewer.messages.get_nowait() or b"") for _ in range(viewer.messages.qsize())
         )
+
+
+async def test_plans_of_rebalancing_are_sent_when_they_change():
+    studio = Studio()
+    async with studio.viewer() as viewer:
+        assert "plans" not in await next_of(viewer, "queue", "policies")
+        studio.shown = replace(studio.shown, rebalancing=studio.rig.engine.rebalancing)
+        plans(studio.rig)
+        found = (await next_of(viewer, "plans"))["plans"]
+        while found["list"][0][2] is None:  # before the first plan
+            found = (await next_of(viewer, "plans"))["plans"]
+        ((name, state, _, gain, gained, moves, moved, ended),) = found["list"]
+        assert (name, state, gained, moved, ended) == ("tidy", "Plan", 0, 0, False)
+        assert 0 < gain <= moves
+        await asyncio.sleep(0.05)
+        assert not any(b"event: plans" in (viewer.messages.get_nowait() or b"") for _ in range(viewer.messages.qsize()))
+        studio.rig.engine.rebalancing.remove("tidy")
+        assert (await next_of(viewer, "plans"))["plans"]["list"] == []

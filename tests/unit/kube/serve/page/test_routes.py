@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -20,13 +21,21 @@ from podwright.kube.serve.page import feed as feeds
 from podwright.kube.serve.page import routes
 from podwright.kube.serve.page.files import files
 from podwright.kube.serve.page.shown import Shown
-from support.engine.kit import Rig
+from support.engine.kit import Rig, settle
 from support.objects.builders import make_node, make_pod
+from support.page.plans import plans
 from support.serve.kit import Delegate, Told, client_context, connect, get, hang_up, secure, serving
 from support.waiting import until
 
 BEARER = "Authorization: Bearer secret"
-DATA = ("/page/stream", "/page/node?name=a", "/page/policy?name=built-in-default", "/page/search?text=web")
+DATA = (
+    "/page/stream",
+    "/page/node?name=a",
+    "/page/policy?name=built-in-default",
+    "/page/search?text=web",
+    "/page/plan?name=tidy",
+    "/page/picture?name=tidy",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +170,50 @@ async def test_pods_of_a_node_are_named_for_those_who_may_list_them(may_list, li
         _, _, body = await get(server, "/page/node?name=a", BEARER, context=client_context())
     found = json.loads(body)
     assert ([pod["name"] for pod in found["pods"]], found["podCount"]) == (listed, 1)
+
+
+PLAN_SIGHTS = [
+    pytest.param((), "", set(), id="no right to pods"),
+    pytest.param(("team",), "team", {"team"}, id="the pods of a namespace"),
+    pytest.param(("",), "", {"team", "other"}, id="all pods"),
+]
+
+
+@pytest.mark.parametrize(("may_list", "namespace", "seen"), PLAN_SIGHTS)
+async def test_moves_of_a_plan_are_listed_for_those_who_may_list_their_pods(may_list, namespace, seen):
+    delegate = Delegate()
+    delegate.users["secret"] = User("ann", ())
+    paths = {("ann", "get", path) for path in ("/page/plan", "/page/picture", "/page/stream")}
+    delegate.allowed = {*paths, *(("ann", "list", each) for each in may_list)}
+    async with serving(await planned(), delegate=delegate, **secure(authentication_skip_lookup=True)) as server:
+        context, query = client_context(), f"name=tidy&namespace={namespace}"
+        _, _, body = await get(server, f"/page/plan?{query}", BEARER, context=context)
+        status, headers, svg = await get(server, f"/page/picture?{query}&resource=cpu", BEARER, context=context)
+        reader, writer = await stream(server, f"/page/stream?namespace={namespace}", BEARER, context=context)
+        listed, _ = await read_until(reader, "plans")
+        await hang_up(writer)
+    found = json.loads(body)
+    assert {move[0] for step in found["steps"] for move in step["moves"]} == seen
+    assert listed["list"][0][:2] == ["tidy", "Plan"]
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "image/svg+xml")
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert b"web-" not in svg, "the picture names nodes only"
+
+
+async def planned():
+    rig = Rig()
+    plans(rig)
+    await settle()
+    content = told()
+    shown = replace(content.shown(), rebalancing=rig.engine.rebalancing)
+    return Told(shown=lambda: shown)
+
+
+async def test_a_plan_that_is_unknown_is_not_found():
+    for content in (told(), await planned(), Told(shown=lambda: None)):
+        async with serving(content) as server:
+            assert (await get(server, "/page/plan?name=other"))[0] == 404
+            assert (await get(server, "/page/picture?name=other"))[0] == 404
 
 
 async def test_administrators_see_everything():

@@ -3,6 +3,7 @@
 import { byId, el, fill } from "./dom.js";
 import { explanation } from "./explanation.js";
 import { nodeDetails } from "./node.js";
+import { planDetails } from "./plans.js";
 import { policyDetails } from "./policies.js";
 import { searchResult } from "./search.js";
 import { simulatedPod } from "./simulated_pod.js";
@@ -54,6 +55,14 @@ export class Details {
     this.#load(`policy?${new URLSearchParams({ name: key, namespace: this.namespace })}`, policyDetails, () => el("p", {}, "This policy is gone."));
   }
 
+  plan(name) {
+    this.#slot = -1;
+    this.#open(name, "Rebalance policy");
+    this.#box.classList.add("wide");
+    const picture = (resource) => this.#server.picture(`picture?${new URLSearchParams({ name, resource })}`);
+    this.#load(`plan?${new URLSearchParams({ name, namespace: this.namespace })}`, (found) => planDetails(found, picture), () => el("p", {}, "This policy is gone."));
+  }
+
   node(slot) {
     const name = this.#nodes.name[slot];
     this.#slot = slot;
@@ -97,6 +106,7 @@ export class Details {
     fill(heading, [title, el("small", {}, kind)]);
     fill(this.#body, [el("p", { class: "quiet" }, "Loading …")]);
     this.#box.hidden = false;
+    this.#box.classList.remove("wide");
     this.#box.scrollTop = 0;
     heading.focus();
   }

@@ -6,6 +6,7 @@ import { byId, el, fill, say } from "./dom.js";
 import { History, spark } from "./history.js";
 import { NodeMap } from "./map.js";
 import { Nodes } from "./nodes.js";
+import { Plans } from "./plans.js";
 import { Policies } from "./policies.js";
 import { Queues } from "./queues.js";
 import { Simulation } from "./simulation.js";
@@ -23,6 +24,7 @@ const table = new NodeTable(nodes, openNode);
 const waiting = new Waiting((namespace, name) => details.pod(namespace, name));
 const decisions = new Decisions((namespace, name) => details.pod(namespace, name));
 const policies = new Policies((key) => details.policy(key));
+const plans = new Plans((name) => details.plan(name));
 const queues = new Queues();
 const simulation = new Simulation(server, { show: showSimulation, blend, open: (...pod) => details.pod(...pod) });
 const history = new History();
@@ -69,6 +71,7 @@ const stream = new Stream(server, {
   decisions: (data) => decisions.take(data),
   policies: (data) => policies.take(data),
   queues: (data) => queues.take(data),
+  plans: (data) => plans.take(data),
   history({ samples }) {
     history.take(samples);
     figures();
