@@ -80,6 +80,6 @@ def successor(pod: Json) -> Json:
     metadata = pod["metadata"]
     name, _, count = metadata["name"].partition(".")
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
-    kept = {key: metadata[key] for key in ("namespace", "labels", "annotations") if key in metadata}
+    kept = {key: metadata[key] for key in ("namespace", "labels", "annotations", "ownerReferences") if key in metadata}
     kept["name"] = f"{name}.{int(count or 0) + 1}"
     return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": spec}

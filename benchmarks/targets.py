@@ -127,6 +127,9 @@ _QUEUES = {
     ("UnschedulableGang", "500Nodes"): (
         "a gang that lacks one GPU learns it, s after its first pod is created", "last_s", 1.0, "249, mean (KAI)",
     ),
+    ("ConsolidateForGangs", "500Nodes"): (
+        "41 gangs of 10 get room by moves on 500 nodes, s from their first creation", "last_s", 20.0, "456 (KAI)",
+    ),
     ("SchedulingGangs", "500x20"): (
         "500 gangs of 20 on 1,000 nodes, pods/s", "pods_per_s", 500.0, "540 (Volcano)",
     ),
@@ -135,6 +138,9 @@ _QUEUES = {
     ),
     ("KueueLargeScale", "20Cohorts"): (
         "60,000 pods that end, in 2,000 queues of 20 cohorts, pods/s", "pods_per_s", 84.0, "",
+    ),
+    ("KueueTopology", "640Nodes_15000Gangs"): (
+        "15,000 gangs of 2 to 8 pods that end, in racks and slices, pods/s", "pods_per_s", 444.0, "111 (Kueue, without pods)",
     ),
     ("GangsInWaves", "32Nodes"): (
         "53 gangs fill 32 nodes nine times for 6 s, s to the last binding, 48 at best", "last_s", 49.1, "",

@@ -40,7 +40,9 @@ class CreateNodes:
     def objects(self) -> Iterator[Json]:
         for number in range(self.count):
             name = self.template.get("metadata", {}).get("name") or f"{self.prefix}{number}"
-            labels = {self.label_key: self.label_values[number % len(self.label_values)]} if self.label_key else {}
+            labels = self.template.get("metadata", {}).get("labels", {})
+            if self.label_key:
+                labels = {**labels, self.label_key: self.label_values[number % len(self.label_values)]}
             body = node(name, labels=labels)
             status = self.template.get("status", {})
             for field in ("capacity", "allocatable"):
@@ -66,8 +68,9 @@ class CreatePods:
 
     With `bound_to`, they are created on that many nodes in turn and need no scheduler. `one_by_one`: each measured pod is
     created when the one before it is bound. `unschedulable`: the measured pods are not to be bound, but told that they
-    fit nowhere. `others`: after each `modulus` pods, the next of the templates is used. `sizes`: the pods are in groups of
-    so many, whose number is the quotient.
+    fit nowhere. `others`: after each `modulus` pods, the next of the templates is used. `sizes`: the sizes of the
+    groups, repeated in this order; each group uses the next template. `{quotient}` and `{remainder}` are those of the
+    group's number.
     """
 
     count: int
@@ -93,10 +96,13 @@ class CreatePods:
         return (self.object(number) for number in range(self.count))
 
     def object(self, number: int) -> Json:
-        templates = (self.template, *self.others)
-        template = templates[number // self.modulus % len(templates)]
+        templates, group = (self.template, *self.others), number // self.modulus
         if self.sizes:
-            template = _replaced(template, {"{quotient}": bisect_right([*accumulate(self.sizes)], number)})
+            whole, rest = divmod(number, sum(self.sizes))
+            group = whole * len(self.sizes) + bisect_right([*accumulate(self.sizes)], rest)
+        template = templates[group % len(templates)]
+        if self.sizes:
+            template = _replaced(template, {"{quotient}": group, "{remainder}": group % self.modulus})
         body = render_pod(numbered(template, number, self.modulus), f"{self.prefix}{number}", self.namespace)
         if self.bound_to:
             body["spec"]["nodeName"] = f"{_NODE_PREFIX}{number % self.bound_to}"
@@ -106,7 +112,7 @@ class CreatePods:
 @dataclass(frozen=True, slots=True)
 class CreateAny:
     """`count` objects of each of the `templates`, which may name their number (see `numbered`), and of `sizes` their
-    own.
+    own, in turn.
     """
 
     templates: tuple[Json, ...]
@@ -117,7 +123,7 @@ class CreateAny:
     def objects(self) -> Iterator[Json]:
         for number in range(self.count):
             for each in self.templates:
-                template = _replaced(each, {"{size}": self.sizes[number]}) if self.sizes else each
+                template = _replaced(each, {"{size}": self.sizes[number % len(self.sizes)]}) if self.sizes else each
                 yield numbered(template, number, self.modulus)
 
 
@@ -277,7 +283,7 @@ class _Reader:
             case "createPods":
                 sizes, templates = self._sizes(raw), self._pods(raw)
                 return CreatePods(
-                    sum(sizes) or self._count(raw),
+                    sum(sizes) * self._param(raw, "roundsParam", 1) or self._count(raw),
                     MEASURED_PREFIX if raw.get("collectMetrics") else f"prepared-{number}-",
                     raw.get("namespace", "default"),
                     templates[0],
@@ -304,7 +310,7 @@ class _Reader:
 
     def _any(self, raw: Json, paths: Iterable[str]) -> CreateAny:
         sizes, templates = self._sizes(raw), tuple(self._with_params(raw, path) for path in paths)
-        count = len(sizes) or self._param(raw, "countParam", 1)
+        count = len(sizes) * self._param(raw, "roundsParam", 1) or self._param(raw, "countParam", 1)
         return CreateAny(templates, count, self._param(raw, "moduloParam", 1), sizes)
 
     def _count(self, raw: Json) -> int:
@@ -370,7 +376,6 @@ def render_pod(body: Json, name: str, namespace: str) -> Json:
     spec: dict[str, Any] = {"schedulerName": SCHEDULER_NAME, **body.get("spec", {})}
     metadata = body.get("metadata", {})
     rendered = pod(name, namespace, labels=metadata.get("labels", {}))
-    if "annotations" in metadata:
-        rendered["metadata"]["annotations"] = metadata["annotations"]
+    rendered["metadata"] |= {key: metadata[key] for key in ("annotations", "ownerReferences") if key in metadata}
     rendered["spec"] |= spec
     return rendered

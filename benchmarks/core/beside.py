@@ -32,6 +32,7 @@ from podwright.core.objects.pod_group import WORKLOAD_API
 from podwright.engine.ports import Regarding
 from podwright.engine.process.forks import Forks
 from podwright.engine.process.memory import configure_memory, freeze_objects
+from podwright.engine.process.solving import solve
 from podwright.kube.policies.preparation import prepare
 from support.engine.kit import FakeEvictor, Rig
 from support.hostile.harness import FAILED
@@ -144,7 +145,7 @@ class Beside:
         self._settings = settings
         self._every = load.every
         self._evictor = _Evictor(lambda uid: self._intake.bring(lambda: self._engine.assigned.drop(uid, None)))
-        self._rig = _Live(children=Forks(), evictor=self._evictor)
+        self._rig = _Live(children=Forks(), evictor=self._evictor, solve=solve if load.solves else None)
         self._engine = self._rig.engine
         self._intake = _Intake()
         self._rig.intake.hold_back = self._intake.hold_back
@@ -185,8 +186,9 @@ class Beside:
             beside = await self._arrive("beside", settings.beside)
             started = await loading
             with contextlib.suppress(TimeoutError):
-                known = self._bound if self._evictor.evicted else self._decided
-                await self._wait(self._hostile, known, settings.patience)
+                await self._wait(self._hostile, self._decided, settings.patience)
+                if len(self._engine.cache.nominator):  # they wait for their victims
+                    await self._wait(self._hostile, self._bound, settings.patience)
             return Run(alone, beside, self._outcome(started))
         finally:
             for task in tasks:
