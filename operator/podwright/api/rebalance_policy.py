@@ -88,6 +88,13 @@ class RebalanceGoal:
         """The requests in the core's units."""
         return {name: _amount(name, amount) for name, amount in self.requests.items()}
 
+    @property
+    def most_of_a_move(self) -> int:
+        """The most that a move may be worth for this goal; 0: it is not known."""
+        if self.type == EMPTY_NODES:
+            return self.weight
+        return self.weight * (self.count or 1) * (self.domains or 1) if self.type == MAKE_ROOM and self.requests else 0
+
     def problems(self, where: str) -> Iterator[Problem]:
         if self.type == MAKE_ROOM and bool(self.requests) == bool(self.gangs):
             yield f"{where}.requests", "a goal of the type MakeRoom needs either requests or gangs"
@@ -218,8 +225,16 @@ class RebalancePolicySpec:
         for name, duration in (("holdFor", self.hold_for), ("interval", self.interval)):
             if parse_duration(duration) < 1:
                 yield f"{where}.{name}", f"{duration} is too short; it must be at least 1s"
+        if all(goal.most_of_a_move for goal in self.goals):
+            most = sum(goal.most_of_a_move for goal in self.goals)
+            if self._least > most:
+                yield f"{where}.minGain", f"no move for these goals can gain {self.min_gain}; at most it is {most}"
         if parse_duration(self.hold_for) > DAY:
             yield f"{where}.holdFor", f"{self.hold_for} is too long; it must be at most 24h"
+
+    @property
+    def _least(self) -> float:
+        return parse_exact_quantity(self.min_gain, "spec.minGain") / NANO
 
     def rules(self, name: str, uid: str, generation: int, created: float) -> RebalanceRules:
         """The policy as the core has it. `created`: seconds since the epoch."""
@@ -235,6 +250,7 @@ class RebalancePolicySpec:
             approved_plan=self.approved_plan,
             weights={goal.type: goal.weight for goal in self.goals},
             matches=lambda pod, labels: match.matches(Subject.of(pod, labels)),
+            matches_all=match.all,
             owners=frozenset(self.owners),
             local_storage=self.move_local_storage,
             room=room.amounts if room else {},
@@ -248,7 +264,7 @@ class RebalancePolicySpec:
             at_once=self.max_moves_at_once,
             at_once_of_owner=self.max_moves_at_once_per_owner,
             at_once_of_node=self.max_moves_at_once_per_node,
-            min_gain=parse_exact_quantity(self.min_gain, "spec.minGain") / NANO,
+            min_gain=self._least,
             cooldown=parse_duration(self.cooldown),
             hold_for=parse_duration(self.hold_for),
             interval=parse_duration(self.interval),

@@ -48,6 +48,8 @@ EMPTY = {"type": "EmptyNodes"}
         pytest.param({"maxMovesAtOnce": 0}, "spec.maxMovesAtOnce", True, id="no move at a time"),
         pytest.param({"mode": "Always"}, "spec.mode", True, id="an unknown mode"),
         pytest.param({"minGain": "much"}, "spec.minGain", True, id="a gain that is no quantity"),
+        pytest.param({"minGain": "2"}, "spec.minGain", False, id="more than an emptied node is worth for each move"),
+        pytest.param({"goals": [EMPTY, {"type": "MakeRoom", "requests": {"cpu": 1}, "count": 3, "weight": 2}], "minGain": "7500m"}, "spec.minGain", False, id="more than two goals are worth for each move"),
         pytest.param({"cooldown": "a while"}, "spec.cooldown", True, id="a cooldown that is no duration"),
         pytest.param({"holdFor": "0"}, "spec.holdFor", False, id="places that are not held"),
         pytest.param({"holdFor": "25h"}, "spec.holdFor", False, id="places that are held too long"),
@@ -68,6 +70,19 @@ def test_what_is_wrong_is_named_with_its_field(spec, field, by_schema):
     assert "RebalancePolicy tidy" in str(caught.value)
     assert field in str(caught.value)
     assert bool(SCHEMA.problems(raw)) >= by_schema
+
+
+@pytest.mark.parametrize(
+    "goals",
+    [
+        [EMPTY, {"type": "MakeRoom", "requests": {"cpu": 1}, "count": 3, "weight": 2}],
+        [EMPTY, {"type": "MakeRoom", "gangs": ["*"]}],
+        [EMPTY, {"type": "RepairViolations"}],
+    ],
+    ids=["as much", "a gang has many pods", "a move may repair many pods"],
+)
+def test_a_gain_that_a_move_may_have_can_be_asked_for(goals):
+    assert parse_rebalance_policy(policy(goals=goals, minGain="7")).min_gain == 7
 
 
 def test_a_policy_needs_a_name():

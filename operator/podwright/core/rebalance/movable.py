@@ -65,13 +65,18 @@ class Movable:
         self._owners_waiting = {pod.owner.uid for pod in view.waiting if pod.owner is not None}
         queues = self._queues
         self._queues_wait = queues.active and any(queues.queue_of(pod) for pod in view.waiting)
+        self.without_budget: set[str] = set()
+        """The uids of the pods that were asked about and might move if their budget allowed any disruption."""
+
+    def is_of_system(self, pod: PodInfo) -> bool:
+        return pod.namespace in self._view.namespaces or pod.priority >= SYSTEM_CRITICAL
 
     def why_not(self, pod: PodInfo) -> str:
         """Why the pod stays on its node; "" if it may move."""
         rules, view, owner = self._rules, self._view, pod.owner
         if pod.terminating or self._cache.is_assumed(pod.uid):
             return "is on its way"
-        if pod.namespace in view.namespaces or pod.priority >= SYSTEM_CRITICAL:
+        if self.is_of_system(pod):
             return "belongs to the system"
         if not rules.matches(pod, self._cache.namespace_labels(pod.namespace)):
             return "is not selected"
@@ -109,6 +114,9 @@ class Movable:
             return "is selected by several PodDisruptionBudgets, so the Eviction API refuses it"
         if self._view.framework_of(pod) is None:
             return "is of another scheduler, or of a policy with extenders, rules or plugins of others"
+        if budgets is not None and applying is not None and budgets.allowed[applying[0]] <= 0:
+            self.without_budget.add(pod.uid)
+            return "is selected by a PodDisruptionBudget that allows no disruption"
         return ""
 
 

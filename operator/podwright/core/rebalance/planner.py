@@ -50,8 +50,11 @@ from podwright.core.rebalance.rules import (
     EMPTY_NODES,
     FEWEST_FRAGMENTS,
     MAKE_ROOM,
+    NO_BUDGET,
+    OF_SYSTEM,
     OUT_OF_REACH,
     REPAIR_VIOLATIONS,
+    WARNINGS,
     GoalType,
     HeldBack,
     HeldBackKind,
@@ -136,8 +139,10 @@ class RebalancePlanner:
                 steps += self._emptied(transaction)
             if FEWEST_FRAGMENTS in self._rules.weights:
                 self._mend(transaction, steps)
-        held = [HeldBack(what, count, reason) for (what, reason), count in self._held.most_common()]
-        held.sort(key=lambda each: not each.reason.startswith(OUT_OF_REACH))
+        self._held["pod", NO_BUDGET] = len(self._movable.without_budget)
+        self._held["pod", OF_SYSTEM] = 0 if self._rules.matches_all else self._selected_of_system()
+        held = [HeldBack(what, count, reason) for (what, reason), count in self._held.most_common() if count]
+        held.sort(key=lambda each: not each.reason.startswith((*WARNINGS,)))
         return RebalancePlan(self._rules.name, steps, held, self._exact.outcome)
 
     def prove(self, step: Step, *, begun: bool = False, only: Move | None = None) -> str:
@@ -225,6 +230,15 @@ class RebalancePlanner:
             if not pod.terminating and self.is_broken(transaction, pod):
                 found.append(pod)
         return found
+
+    def _selected_of_system(self) -> int:
+        """How many pods of the system the policy selects, other than those of nodes."""
+        matches, labels = self._rules.matches, self._cache.namespace_labels
+        return sum(
+            self._movable.is_of_system(pod) and matches(pod, labels(pod.namespace))
+            for info in self._cache.nodes.values()
+            for pod in to_move(info)
+        )
 
     def _repair(self, pod: PodInfo) -> _Candidate | None:
         source = self._cache.placement(pod.uid)

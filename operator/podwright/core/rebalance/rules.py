@@ -21,6 +21,14 @@ MAKE_ROOM: Final = "MakeRoom"
 FEWEST_FRAGMENTS: Final = "FewestFragments"
 OUT_OF_REACH: Final = "asked for by goal "
 """How the reason begins why something is held back that a goal asks for, but that no moves can give."""
+NO_BUDGET: Final = "selected by a PodDisruptionBudget that allows no disruption"
+OF_SYSTEM: Final = "selected by `match`, but of the system, whose pods never move"
+WARNINGS: Final[Mapping[str, str]] = {
+    OUT_OF_REACH: "RebalanceGoalOutOfReach",
+    NO_BUDGET: "RebalanceWithoutBudget",
+    OF_SYSTEM: "RebalanceOfSystemPods",
+}
+"""By how the reason begins why something is held back: the reason of the event that says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,8 @@ class RebalanceRules:
     """Whether pods move that have emptyDir or hostPath volumes."""
     windows: Sequence[Window] = ()
     """When plans are made and moves begin. None: always."""
+    matches_all: bool = True
+    """Whether the policy says nothing about which pods may move."""
     mode: Mode = "Plan"
     approved_plan: str = ""
     """The hash of the only plan that is carried out; "": all are."""

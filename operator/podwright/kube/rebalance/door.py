@@ -16,7 +16,7 @@ from podwright.api.rebalance_policy import parse_rebalance_policy
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.raw import value_at
-from podwright.core.rebalance.rules import OUT_OF_REACH
+from podwright.core.rebalance.rules import WARNINGS
 from podwright.engine.engine import Engine
 from podwright.engine.rebalance.rebalancing import Progress
 from podwright.engine.rebalance.recent import RecentMoves
@@ -87,8 +87,9 @@ class RebalanceDoor(CheckedDoor):
         return status
 
     def warnings_of(self, status: Raw) -> Mapping[str, str]:
-        found = [each for each in status.get("plan", {}).get("heldBack", ()) if f": {OUT_OF_REACH}" in each]
-        return {"RebalanceGoalOutOfReach": "; ".join(found)} if found else {}
+        held = status.get("plan", {}).get("heldBack", ())
+        found = {reason: [each for each in held if f": {text}" in each] for text, reason in WARNINGS.items()}
+        return {reason: "; ".join(texts) for reason, texts in found.items() if texts}
 
     def problem_of(self, name: str, seen: SeenObject, status: Raw) -> str:
         return super().problem_of(name, seen, status) or self._rebalancing.conflict(name)

@@ -12,6 +12,7 @@ from podwright.core.rebalance import planner
 from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.simulator.rebalance import view_of
 from support.gangs.highs import by_highs
+from support.objects.builders import make_policy
 from support.rebalance.kit import (
     GPU,
     HOSTNAME,
@@ -235,12 +236,44 @@ def test_pods_of_daemon_sets_keep_no_node_from_being_emptied():
     assert sorted(name for step in plan_of(cluster, rules()).steps for name in step.empties) == ["n1", "n2"]
 
 
-@pytest.mark.parametrize("allowed", [0, 1, 2])
+@pytest.mark.parametrize("allowed", [1, 2])
 def test_budgets_bound_the_moves(allowed):
     plan = plan_of(three_nodes(budget(allowed)), rules())
     assert len(plan.moves) == allowed
     if allowed < 2:
-        assert f"{2 - allowed + (allowed == 0)} node" in reasons(plan)[0]
+        assert "1 node: a PodDisruptionBudget allows no disruption" in reasons(plan)
+    assert "4 pods" not in str(reasons(plan))
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        {"type": "EmptyNodes"},
+        {"type": "MakeRoom", "requests": {"cpu": "4"}, "count": 3},
+        {"type": "RepairViolations"},
+    ],
+    ids=lambda goal: goal["type"],
+)
+def test_a_budget_of_nothing_is_told_with_the_pods_that_it_holds_back(goal):
+    cluster = three_nodes(budget(0), node("n3", "b"), spec={"nodeSelector": {ZONE: "b"}})
+    plan = plan_of(cluster, rules(goals=[goal]))
+    assert not plan.steps
+    held = 1 if goal["type"] == "RepairViolations" else 3 if goal["type"] == "EmptyNodes" else 4
+    pods = f"{held} pod{'s' * (held > 1)}: selected by a PodDisruptionBudget that allows no disruption"
+    assert pods in reasons(plan)[:2]
+
+
+def test_pods_of_the_system_that_a_policy_selects_are_told_and_stay():
+    system = [old("dns", "n0", namespace="kube-system"), old("critical", "n2", priority=2_000_000_000)]
+    agent = old("proxy", "n1", namespace="kube-system", owner="proxy", kind="DaemonSet")
+    cluster = three_nodes(*system, agent)
+    selected = rules(match={"podSelector": {"matchLabels": {"app": "web"}}}, goals=[{"type": "RepairViolations"}])
+    told = "2 pods: selected by `match`, but of the system, whose pods never move"
+    assert reasons(plan_of(cluster, selected)) == [told]
+    assert told not in reasons(plan_of(cluster, rules())), "which says nothing about pods"
+    plan = plan_of(cluster, replace(selected, weights=rules().weights))
+    assert moves(plan) == [("default/c", "n1", "n0")]
+    assert reasons(plan)[0] == told
 
 
 def test_a_pod_of_two_budgets_stays():
@@ -344,6 +377,54 @@ def test_pods_that_do_not_pass_their_filters_any_more_get_other_nodes():
     assert moves(plan) == [("default/moves", "n0", "n1")]
     assert plan.gain == 3
     assert "1 pod: has no controller" in reasons(plan)[0]
+
+
+def required(app, kind="podAffinity"):
+    """An affinity to the pods of an app in the same zone."""
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def test_a_pod_whose_affinity_does_not_hold_any_more_gets_a_node_beside_what_it_needs():
+    """The database was in zone a, and its controller has created it again in zone b."""
+    cluster = loaded(
+        node("n0", "a"),
+        node("n1", "b"),
+        old("db", "n1", owner="db", labels={"app": "db"}),
+        old("near", "n0", owner="near", labels={"app": "near"}, spec=required("db")),
+        old("web", "n0"),
+    )
+    repair = rules(goals=[{"type": "RepairViolations", "weight": 3}])
+    plan = plan_of(cluster, repair)
+    assert moves(plan) == [("default/near", "n0", "n1")]
+    assert (plan.gain, plan.steps[0].why) == (3, "its node does not pass its filters any more")
+    carry_out(cluster, plan, repair)
+    assert not plan_of(cluster, repair).steps
+
+
+def test_one_move_repairs_all_pods_whose_affinity_holds_again_by_that():
+    """Two bare pods keep away from noise, which their terms keep away, too. Only noise can move."""
+    spec = required("noise", "podAntiAffinity")
+    quiet = [old(name, "n0", owner="", labels={"app": "quiet"}, spec=spec) for name in ("a", "b")]
+    noise = old("noise", "n0", owner="noise", labels={"app": "noise"})
+    plan = plan_of(loaded(node("n0", "a"), node("n1", "b"), *quiet, noise), rules(goals=[{"type": "RepairViolations"}]))
+    assert moves(plan) == [("default/noise", "n0", "n1")]
+    assert plan.gain == 3
+
+
+def test_a_pod_that_its_changed_policy_does_not_allow_on_its_node_gets_another_one():
+    """The policy keeps its pods out of zone a from its second generation on."""
+    zone = {"matchExpressions": [{"key": ZONE, "operator": "NotIn", "values": ["a"]}]}
+    added = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [zone]}}
+    changed = [{"name": "NodeAffinity", "args": {"addedAffinity": added}}]
+    cluster = loaded(node("n0", "a"), node("n1", "b"), old("a", "n0"), old("b", "n1"))
+    repair = rules(goals=[{"type": "RepairViolations"}])
+    for generation, config, expected in ((1, [], []), (2, changed, [("default/a", "n0", "n1")])):
+        assert cluster.policies.apply(make_policy("gold", generation, "gold", pluginConfig=config)).accepted
+        plan = plan_of(cluster, repair)
+        assert moves(plan) == expected
+    carry_out(cluster, plan, repair)
+    assert not plan_of(cluster, repair).steps
 
 
 def test_two_pods_of_one_spread_are_not_moved_into_its_way():

@@ -14,7 +14,7 @@ from podwright.kube.write import object_status
 from podwright.sandbox.schemas import Schema
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.http.kit import api, says
-from support.rebalance.kit import policy
+from support.rebalance.kit import budget, policy
 from support.waiting import until
 
 SCHEMA = Schema(crd.crd("RebalancePolicy")["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
@@ -87,6 +87,26 @@ async def test_a_goal_that_cannot_be_reached_is_told_in_the_status_and_by_one_ev
             await settle()
             await until(lambda: it.status()["plan"]["time"] == rfc3339(it.rig.now))
         assert it.rig.recorder.notes("RebalanceGoalOutOfReach") == [f"{nodes}; {pods}"]
+
+
+async def test_budgets_of_nothing_and_pods_of_the_system_are_told_in_the_status_and_by_an_event_each():
+    async with known() as it:
+        it.rig.engine.objects("PodDisruptionBudget").put(budget(0, "c"))
+        for name, on, more in (("c", "n1", {"labels": {"app": "c"}}), ("dns", "n0", {"namespace": "kube-system"})):
+            raw = ours(name, requests={"cpu": "1"}, metadata={"ownerReferences": [OWNER], **more})
+            it.rig.engine.assigned.put(on_node(raw, on))
+        selector = {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}
+        it.door.put(policy(mode="Enforce", cooldown="0s", match={"podSelector": selector}))
+        async with deciding(it.rig):
+            it.rig.engine.rebalancing.begin()
+            await settle()
+            await until(lambda: it.status().get("plan"))
+        held, system = it.status()["plan"]["heldBack"][:2]
+        assert system == "1 pod: selected by `match`, but of the system, whose pods never move"
+        assert held == "1 pod: selected by a PodDisruptionBudget that allows no disruption"
+        assert it.rig.recorder.notes("RebalanceOfSystemPods") == [system]
+        assert it.rig.recorder.notes("RebalanceWithoutBudget") == [held]
+        assert it.rig.evictor.evicted == []
 
 
 async def test_an_invalid_policy_plans_nothing_and_says_why():
