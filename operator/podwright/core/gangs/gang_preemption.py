@@ -115,7 +115,7 @@ def _preempt(
     queued = has_queue(cache, pods[0])
     if not queued and not any_lower_priority(priority, cache):
         return unresolvable(_PREFIX + NO_VICTIMS)
-    if args_of(framework.profile).min_resources == "Required" and shortage(group, cache):
+    if shortage(group, cache, args_of(framework.profile)):
         return unschedulable(_PREFIX + MIN_RESOURCES)
     tries: Iterable[Try] = [Try(pods)]
     if queued:

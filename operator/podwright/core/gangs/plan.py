@@ -72,8 +72,7 @@ class GangPlanner:
         queues = queues_of(self.cache) if self.cache.refusals else None
         if queues is not None and (found := queues.bound_together(pods, max(1, needed))) is not None:
             return GangRejection(self.group, found.message, plugins=frozenset((GangScheduling.name, QUEUE_QUOTA)))
-        bound = args_of(self.framework.profile).min_resources == "Required"
-        if bound and (objection := shortage(self.group, self.cache)):
+        if objection := shortage(self.group, self.cache, args_of(self.framework.profile)):
             # Events that free resources for a pod may free them for its group.
             return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name, NodeResourcesFit.name)))
         near = self.near

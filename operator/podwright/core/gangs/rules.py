@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import PodGroup
+from podwright.core.objects.pod_group import VOLCANO_API, PodGroup
+from podwright.core.plugins.gang_scheduling import DEFAULT_ARGS, GangSchedulingArgs
 from podwright.core.state.cache import Cache
 
 _COUNTS: Final = re.compile(
@@ -72,13 +73,17 @@ def without_counts(message: str) -> str:
     return _COUNTS.sub("", message)
 
 
-def shortage(group: PodGroup, cache: Cache) -> str:
-    """Why the cluster has too few free resources for the group's `minResources`; empty if it has enough.
+def shortage(group: PodGroup, cache: Cache, args: GangSchedulingArgs = DEFAULT_ARGS) -> str:
+    """Why the cluster has too few free resources for the group's `minResources`; empty if it has enough, or need not.
+
+    For a group of Volcano, they count until its minimum is placed, as Volcano's action enqueue compares them once.
 
     What placed members request counts towards `minResources`. What pods of others request that are nominated to nodes
     does not: they wait for victims that were evicted for them.
     """
-    if not group.min_resources:
+    of_volcano = group.api == VOLCANO_API
+    ignored = (args.min_resources or ("Ignored" if of_volcano else "Required")) == "Ignored"
+    if not group.min_resources or ignored or (of_volcano and not cache.groups.lacking(group)):
         return ""
     members = cache.groups.members(group.key)
     priority = group.priority

@@ -267,8 +267,7 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         generation=generation if isinstance(generation := metadata.get("generation"), int) else 0,
         gang=tree.least > 0,
         min_count=max(1, tree.least),
-        # Volcano compares minResources with its queues; here, queues count what members request.
-        min_resources={} if api == VOLCANO_API else resource_list(spec.get("minResources"), "spec.minResources"),
+        min_resources=resource_list(spec.get("minResources"), "spec.minResources"),
         schedule_timeout=_timeout(spec.get("scheduleTimeoutSeconds")),
         near=_CLOSENESS.get(api, _workload_closeness)(spec),
         all_or_none=_all_or_none(spec.get("disruptionMode")),

@@ -55,12 +55,12 @@ class GangSchedulingArgs:
     scheduling.k8s.io, Whole for others.
 
     `minResources`: Required: a group waits, and evicts nobody, until so much is free. Ignored: only the members'
-    requests count.
+    requests count. None: Ignored for groups of Volcano, Required for others.
     """
 
     topology_key: str = field(default="", metadata={"name": "topologyKey"})
     eviction: Literal["AsDeclared", "Whole"] | None = None
-    min_resources: Literal["Required", "Ignored"] = field(default="Required", metadata={"name": "minResources"})
+    min_resources: Literal["Required", "Ignored"] | None = field(default=None, metadata={"name": "minResources"})
 
     def validate(self, where: str) -> Iterable[tuple[str, str]]:
         if self.topology_key and not is_qualified_name(self.topology_key):

@@ -8,7 +8,16 @@ import pytest
 
 from podwright.core.gangs.rules import disagreement, shortage, without_counts
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND, group_key, parse_pod_group
+from podwright.core.objects.pod_group import (
+    GROUP_LABEL,
+    PLUGINS_API,
+    PLUGINS_KIND,
+    VOLCANO_API,
+    VOLCANO_KIND,
+    group_key,
+    parse_pod_group,
+)
+from podwright.core.plugins.gang_scheduling import GangSchedulingArgs
 from podwright.simulator.world import World
 from support.objects.builders import make_node, make_pod
 
@@ -64,6 +73,27 @@ class TestShortage:
         group = world.cache.groups.get(group_key(PLUGINS_API, "default", "gang"))
         assert group is not None
         assert bool(shortage(group, world.cache)) is lacking
+
+    @pytest.mark.parametrize(
+        ("args", "placed", "lacking"),
+        [
+            pytest.param({}, False, False, id="its API does not require them"),
+            pytest.param({"min_resources": "Required"}, False, True, id="the policy requires them"),
+            pytest.param(
+                {"min_resources": "Required"}, True, False, id="the minimum is placed: the rest need not wait"
+            ),
+        ],
+    )
+    def test_those_of_volcano_count_if_the_policy_says_so_until_the_minimum_is_placed(self, args, placed, lacking):
+        world = World()
+        world.cache.groups.serve(VOLCANO_API)
+        annotated = {"annotations": {"scheduling.k8s.io/group-name": "gang"}}
+        driver = make_pod("driver", requests={"cpu": "1"}, metadata=annotated, **({"node": "n"} if placed else {}))
+        world.fill({"nodes": [make_node("n", allocatable={"cpu": "8"})], "pods": [driver] if placed else []})
+        world.cache.set_object(VOLCANO_KIND, raw_group(minMember=1, minResources={"cpu": "12"}))
+        group = world.cache.groups.get(group_key(VOLCANO_API, "default", "gang"))
+        assert group is not None
+        assert bool(shortage(group, world.cache, GangSchedulingArgs(**args))) is lacking
 
     @pytest.mark.parametrize(
         ("nominated", "lacking"),

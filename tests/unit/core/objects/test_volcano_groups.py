@@ -68,8 +68,8 @@ def test_the_minimum(spec, expected):
     assert (found.min_count, found.gang, found.queue) == (expected, True, "default")
 
 
-def test_minimal_resources_are_left_to_queues():
-    assert parse_pod_group(VOLCANO_KIND, group(minResources={"cpu": "64"})).min_resources == {}
+def test_minimal_resources_are_read_for_policies_that_require_them():
+    assert parse_pod_group(VOLCANO_KIND, group(minResources={"cpu": "64"})).min_resources == {"cpu": 64_000}
 
 
 @pytest.mark.parametrize(
