@@ -27,6 +27,13 @@ AT_ONCE: Final = 16
 PODS_PER_STEP: Final = 64
 
 
+def may_be_evicted(pod: PodInfo, budgets: Budgets) -> bool:
+    """Counts the pod as evicted, unless the Eviction API would certainly refuse that. Returns whether it counts."""
+    # The Eviction API asks no budget about pods that are pending, and not always about those that are not ready.
+    allowed = budgets.left(pod) if pod.phase == "Running" and pod.ready else None
+    return allowed is None or (allowed[1] > 0 and budgets.spend([pod]))
+
+
 class DrainedQueues:
     """See the module."""
 
@@ -74,9 +81,7 @@ class DrainedQueues:
         came_again = pod.owner is not None and pod.creation > self._ended_at.get(pod.owner.uid, inf)
         if came_again or pod.uid in self._ended_at or not self._is_wanted(pod):
             return False
-        # The Eviction API asks no budget about pods that are pending, and not always about those that are not ready.
-        allowed = budgets.left(pod) if pod.phase == "Running" and pod.ready else None
-        return allowed is None or (allowed[1] > 0 and budgets.spend([pod]))
+        return may_be_evicted(pod, budgets)
 
     def _evict(self, pod: PodInfo) -> None:
         path = self._queues.path(self._queues.queue_of(pod))

@@ -49,7 +49,7 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class BlockedEviction:
-    """A pod that `kubectl drain` would not evict, and why."""
+    """A pod that `kubectl drain`, or the drain of a queue, would not evict, and why."""
 
     pod: str
     node: str

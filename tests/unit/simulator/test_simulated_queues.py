@@ -230,6 +230,34 @@ def test_the_first_queue_may_come_with_a_trial():
     assert not cluster.queues.active
 
 
+def test_the_pods_of_a_drained_queue_are_evicted_within_budgets_and_wait_in_it():
+    labels = {QUEUE_LABEL: "ml", "app": "db"}
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    statuses = [{**ready, "startTime": f"2023-11-1{i}T00:00:00Z"} for i in range(2)]
+    kept = [pod(f"db{i}", on="a", labels=labels, status=status) for i, status in enumerate(statuses)]
+    selector = {"selector": {"matchLabels": {"app": "db"}}}
+    budget = item("PodDisruptionBudget", {"metadata": {"name": "db", "namespace": "default"}, "spec": selector, "status": {"disruptionsAllowed": 1}}, "policy/v1")  # fmt: skip
+    others = [
+        of("bare", "ml", on="a", owner=""),
+        of("daemon", "ml", on="a", kind="DaemonSet"),
+        of("theirs", "ml", on="a", spec={"schedulerName": "other"}),
+        of("elsewhere", "b", on="a"),
+    ]
+    cluster = loaded(node("a", cpu="8"), queue("top"), queue("ml", parent="top"), queue("b"), budget, *kept, *others)
+    before = copy_of(cluster)
+    result = simulate(cluster, Hypothesis(set_fields=["queue/top/state=Drain"]))
+    assert messages(result).keys() == {"db1"}
+    assert "queue top is in state Drain" in messages(result)["db1"]
+    assert [(each.cause, each.came_from) for each in result.pending] == [("drained", "a")]
+    assert result.gone == ["default/bare"]
+    assert [(each.pod, each.why) for each in result.blockers] == [
+        ("default/db0", "queue top is in state Drain, and a PodDisruptionBudget allows no further disruption")
+    ]
+    assert (result.before.pods, result.after.pods) == (6, 4)
+    assert copy_of(cluster) == before
+    assert simulate(cluster, Hypothesis(set_fields=["queue/top/state=Hold"])).gone == []
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -38,7 +38,7 @@ def report(result: SimulationResult, *, wide: bool) -> Iterator[str]:
         yield from _cut([f"  {pod}" for pod in result.gone], most)
     if result.blockers:
         yield ""
-        yield click.style(f"kubectl drain would not evict {counted(len(result.blockers), 'pod')}", bold=True)
+        yield click.style(f"{counted(len(result.blockers), 'pod')} would not be evicted", bold=True)
         yield from _cut([f"  {each.pod} on {each.node}: {each.why}" for each in result.blockers], most)
     yield ""
     yield from _usage(result.before, result.after)

@@ -13,7 +13,7 @@ from podwright.core.objects.similar_names import did_you_mean
 from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Hypothesis, HypothesisError, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes, drain_node, remove_node
 from podwright.simulator.hypotheses.pod_changes import add_pods, scale_workload
-from podwright.simulator.hypotheses.queue_changes import with_field
+from podwright.simulator.hypotheses.queue_changes import drain_queues, with_field
 from podwright.simulator.manifests import place_of
 from podwright.simulator.snapshot import CLAIM_TEMPLATE
 from podwright.simulator.trial import Trial
@@ -42,6 +42,7 @@ def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> App
     for text in hypothesis.set_fields:
         applied.go_on()
         _set_object(trial, with_field(trial.cluster.queue_objects, text), f"set: {text!r}")
+    drain_queues(trial, applied)
     for added in hypothesis.add_nodes:
         add_nodes(trial, added, applied)
     for name in hypothesis.remove_nodes:

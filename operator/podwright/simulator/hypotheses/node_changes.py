@@ -110,7 +110,8 @@ def remove_node(trial: Trial, name: str, applied: AppliedHypothesis) -> None:
     trial.evict(pods)
     trial.remove_node(name)
     applied.removed_nodes.append(name)
-    _create_anew(trial, pods, "removed", name, applied)
+    for pod in pods:
+        create_anew(trial, pod, "removed", name, applied)
 
 
 def drain_node(trial: Trial, name: str, applied: AppliedHypothesis) -> None:
@@ -121,7 +122,8 @@ def drain_node(trial: Trial, name: str, applied: AppliedHypothesis) -> None:
     trial.set_node(replace(node, unschedulable=True))
     trial.evict(pods)
     applied.drained_nodes.append(name)
-    _create_anew(trial, pods, "drained", name, applied)
+    for pod in pods:
+        create_anew(trial, pod, "drained", name, applied)
 
 
 def _blockers(cluster: LoadedCluster, pods: Sequence[PodInfo], node_name: str) -> Iterator[Blocker]:
@@ -166,11 +168,11 @@ def _evicted_as_unhealthy(pod_status: Raw, budget: Raw) -> bool:
     return always or healthy >= desired > 0
 
 
-def _create_anew(trial: Trial, pods: Sequence[PodInfo], cause: str, node_name: str, applied: AppliedHypothesis) -> None:
-    for pod in pods:
-        if belongs_to_node(pod) or pod.terminating:
-            applied.gone.append(pod)
-            continue
-        made = trial.with_claims(created_anew(trial.cluster, pod, pod.name))
-        trial.add_pending(made)
-        applied.waiting.append(Waiting(made, cause, node_name))
+def create_anew(trial: Trial, pod: PodInfo, cause: str, node_name: str, applied: AppliedHypothesis) -> None:
+    """Adds the pod that waits in place of one that has left the node."""
+    if belongs_to_node(pod) or pod.terminating:
+        applied.gone.append(pod)
+        return
+    made = trial.with_claims(created_anew(trial.cluster, pod, pod.name))
+    trial.add_pending(made)
+    applied.waiting.append(Waiting(made, cause, node_name))

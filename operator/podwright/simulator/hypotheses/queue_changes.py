@@ -1,13 +1,20 @@
-"""A SchedulingQueue with another value in one field, as `podwright simulate --set` names it."""
+"""A SchedulingQueue with another value in one field, as `podwright simulate --set` names it; and the evictions of queues
+in state Drain.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from podwright.core.objects.pod import belongs_to_node
 from podwright.core.objects.similar_names import did_you_mean
-from podwright.simulator.hypotheses.hypothesis import HypothesisError
+from podwright.core.preemption.budgets import Budgets, StoredBudgets
+from podwright.engine.draining import may_be_evicted
+from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Blocker, HypothesisError
+from podwright.simulator.hypotheses.node_changes import create_anew
 from podwright.simulator.queue_objects import with_quota
+from podwright.simulator.trial import Trial
 
 Raw = Mapping[str, Any]
 
@@ -45,3 +52,26 @@ def with_field(queues: Mapping[str, Raw], text: str) -> Raw:
 def _changed(fields: Raw, name: str, value: Any) -> dict[str, Any]:
     left = {key: each for key, each in fields.items() if key != name}
     return left if value == "" else {**left, name: value}
+
+
+def drain_queues(trial: Trial, applied: AppliedHypothesis) -> None:
+    """Evicts the pods of queues in state Drain, as the operator does, and creates them again where they have a
+    controller. Pods that a budget keeps stay: none that would take their place starts.
+    """
+    cluster = trial.cluster
+    budgets = Budgets(StoredBudgets(cluster.cache.store).rules(), by_eviction=True)
+    for name in sorted(cluster.queues.draining):
+        for _, pod in [*cluster.queues.least_important(name)]:
+            info = cluster.cache.placement(pod.uid)
+            if info is None or belongs_to_node(pod) or not cluster.policies.serves(pod.scheduler_name):
+                continue
+            applied.go_on()
+            if not may_be_evicted(pod, budgets):
+                why = f"{cluster.queues.shut_by(name)}, and a PodDisruptionBudget allows no further disruption"
+                applied.blockers.append(Blocker(pod, info.name, why))
+                continue
+            trial.evict([pod])
+            if pod.owner is None:
+                applied.gone.append(pod)
+            else:
+                create_anew(trial, pod, "drained", info.name, applied)

@@ -47,7 +47,7 @@ def test_the_report_says_what_lands_what_waits_and_how_full_the_cluster_is(run):
         in shown
     )
     assert "1 pod would be pending\n  default/waits: 0/2 nodes are available: 1 Insufficient cpu" in shown
-    assert "kubectl drain would not evict 1 pod\n  default/bare on b: no controller would create it again" in shown
+    assert "1 pod would not be evicted\n  default/bare on b: no controller would create it again" in shown
     assert ["cpu", "4", "of", "6", "66.7%", "4", "of", "6", "66.7%"] in [line.split() for line in shown.splitlines()]
 
 
