@@ -110,25 +110,9 @@ bench-table: venv ## write the README's section on speed from the result that th
 profile: venv ## profile the operator under a workload: flame graph and top functions (ARGS=--help)
 	$(BIN)/python -m benchmarks.profiler $(ARGS)
 
-# --- the CRD ----------------------------------------------------------------------------------------------
-CRD := crds/podwright.dev_schedulerpolicies.yaml
-LOCAL_CRD := crds/podwright.dev_localschedulerpolicies.yaml
-QUEUE_CRD := crds/podwright.dev_schedulingqueues.yaml
-VIEW_CRD := crds/podwright.dev_queueviews.yaml
-RESERVATION_CRD := crds/podwright.dev_reservations.yaml
-REBALANCE_CRD := crds/podwright.dev_rebalancepolicies.yaml
-GROUPING_CRD := crds/podwright.dev_workloadgroupings.yaml
-TOPOLOGY_CRD := crds/podwright.dev_topologies.yaml
-
+# --- the CRDs ---------------------------------------------------------------------------------------------
 crds: venv ## generate the CRDs from operator/podwright/api
-	$(BIN)/python -m podwright.api.crd $(CRD)
-	$(BIN)/python -m podwright.api.crd --kind LocalSchedulerPolicy $(LOCAL_CRD)
-	$(BIN)/python -m podwright.api.crd --kind SchedulingQueue $(QUEUE_CRD)
-	$(BIN)/python -m podwright.api.crd --kind QueueView $(VIEW_CRD)
-	$(BIN)/python -m podwright.api.crd --kind Reservation $(RESERVATION_CRD)
-	$(BIN)/python -m podwright.api.crd --kind RebalancePolicy $(REBALANCE_CRD)
-	$(BIN)/python -m podwright.api.crd --kind WorkloadGrouping $(GROUPING_CRD)
-	$(BIN)/python -m podwright.api.crd --kind Topology $(TOPOLOGY_CRD)
+	$(BIN)/python -m podwright.api.crd crds
 
 .PHONY: image image-test
 IMAGE ?= podwright
@@ -149,14 +133,7 @@ options: venv ## generate docs/options.md from operator/podwright/kube/options/o
 	$(BIN)/python -m podwright.cli.docs.options_page docs/options.md
 
 verify: venv ## fail if a generated file is out of date
-	$(BIN)/python -m podwright.api.crd --check $(CRD)
-	$(BIN)/python -m podwright.api.crd --kind LocalSchedulerPolicy --check $(LOCAL_CRD)
-	$(BIN)/python -m podwright.api.crd --kind SchedulingQueue --check $(QUEUE_CRD)
-	$(BIN)/python -m podwright.api.crd --kind QueueView --check $(VIEW_CRD)
-	$(BIN)/python -m podwright.api.crd --kind Reservation --check $(RESERVATION_CRD)
-	$(BIN)/python -m podwright.api.crd --kind RebalancePolicy --check $(REBALANCE_CRD)
-	$(BIN)/python -m podwright.api.crd --kind WorkloadGrouping --check $(GROUPING_CRD)
-	$(BIN)/python -m podwright.api.crd --kind Topology --check $(TOPOLOGY_CRD)
+	$(BIN)/python -m podwright.api.crd --check crds
 	$(BIN)/python -m podwright.cli.docs.options_page --check docs/options.md
 	$(BIN)/python charts/generate.py --check
 	$(BIN)/python -m podwright.cli.docs.strategy_pictures --check docs/strategies.md

@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions of our kinds, generated from the
 dataclasses of podwright/api/scheduler_policy.py, local_policy.py, scheduling_queue.py and those beside them.
 
-`python -m podwright.api.crd FILE` writes the file; with `--check` it fails if the file is out of date. The bounds on
+`python -m podwright.api.crd FOLDER` writes their files; with `--check` it fails if one is out of date. The bounds on
 lists and strings keep the cost of the CEL rules within the API server's limits.
 """
 
@@ -347,19 +347,19 @@ def _condition(kind: str, field: str = "status") -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes or checks the file. Returns the exit code."""
-    parser = argparse.ArgumentParser("python -m podwright.api.crd", description="Write the CRD of a kind.")
-    parser.add_argument("file", metavar="FILE", type=Path, help="The file to write.")
-    parser.add_argument("--kind", choices=[*_KINDS], default=KIND, help="The kind. Default: %(default)s.")
-    parser.add_argument("--check", action="store_true", help="Do not write. Exit with 1 if the file is out of date.")
+    """Writes or checks the files of all kinds. Returns the exit code."""
+    parser = argparse.ArgumentParser("python -m podwright.api.crd", description="Write the CRDs of all kinds.")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="The folder of their files.")
+    parser.add_argument("--check", action="store_true", help="Do not write. Exit with 1 if a file is out of date.")
     chosen = parser.parse_args(arguments)
-    path: Path = chosen.file
-    if not chosen.check:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render(chosen.kind), encoding="utf-8")
-    elif not path.exists() or path.read_text(encoding="utf-8") != render(chosen.kind):
-        sys.stderr.write(f"{path} is out of date: run `make crds`\n")
-        return 1
+    files = {chosen.folder / f"{GROUP}_{which.plural}.yaml": render(kind) for kind, which in _KINDS.items()}
+    if chosen.check:
+        old = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+        sys.stderr.writelines(f"{path} is out of date: run `make crds`\n" for path in old)
+        return 1 if old else 0
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 
