@@ -70,6 +70,7 @@ from podwright.engine.ports import SCHEDULER_ERROR, Ports, Verdict
 from podwright.engine.process.memory import MemoryReclaimer
 from podwright.engine.process.quiet import Quiet
 from podwright.engine.process.slice import Slice
+from podwright.engine.process.steps import in_slices
 from podwright.engine.queue_changes import QueueChanges
 from podwright.engine.raw_objects import raw_objects_for
 from podwright.engine.rebalance.rebalancing import Rebalancing
@@ -362,6 +363,7 @@ class Engine:
         self.group_changes.process()
         await self.group_changes.rank_all()  # members that run must not be evicted by their own priority
         self.gangs.prioritize_partially_placed()
+        await in_slices(queue.sort())
         slice_ends = clock() + SLICE_SECONDS
         shadow = self._shadow_time
         while True:
@@ -389,6 +391,8 @@ class Engine:
                     await asyncio.sleep(0)
                 if late >= SLOW_SECONDS:
                     await self._pause_after(queued, late)
+            if queue.is_unsorted:
+                await in_slices(queue.sort())
             slice_ends = clock() + SLICE_SECONDS
 
     def _plan(self, first: QueuedPod) -> None:

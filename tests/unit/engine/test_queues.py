@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
+from podwright.core.queue import fair_pods
+from podwright.core.queue.fair_pods import FairPods
 from podwright.core.queues.queues import QUEUE_LABEL, QUEUE_QUOTA, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from support.engine.kit import Rig, deciding, on_node, ours, settle
@@ -70,6 +72,22 @@ async def test_a_change_of_a_queue_lets_pods_start(rig):
         rig.now += 60
         await settle()
         assert placed(rig) == {"a", "b"}
+
+
+async def test_many_pods_are_put_in_their_queues_in_steps_before_one_is_popped(rig, monkeypatch):
+    monkeypatch.setattr(fair_pods, "MANY", 100)
+    at_once = []
+    pop = FairPods.pop
+    monkeypatch.setattr(FairPods, "pop", lambda self: (at_once.append(self.is_unsorted), pop(self))[1])
+    for number in range(200):
+        add(rig, f"a{number}", "other")
+    async with deciding(rig):
+        await settle()
+        for number in range(200):
+            add(rig, f"b{number}", "other")
+        await settle()
+    assert at_once
+    assert not any(at_once)
 
 
 async def test_a_gang_is_within_its_limits_as_a_whole_or_waits(rig):

@@ -48,6 +48,8 @@ class ActivePods:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._ordinary: KeyedHeap[QueuedPod] | FairPods = KeyedHeap()
+        self.fair: FairPods | None = None
+        """The ordinary pods, if queues order them."""
         self._costly: KeyedHeap[QueuedPod] = KeyedHeap()
         self._line: OrderedDict[str, tuple[Any, QueuedPod]] = OrderedDict()
         """The costly pods and their ranks, by uid. The one that has waited the longest is the first."""
@@ -66,7 +68,8 @@ class ActivePods:
     def order_by(self, order: QueueOrder | None) -> None:
         """From now on, ordinary pods are ordered by their queues, or, with None, only as QueueSort orders them."""
         entries = [*self._ordinary.entries()]
-        self._ordinary = KeyedHeap() if order is None else FairPods(order)
+        self.fair = None if order is None else FairPods(order)
+        self._ordinary = KeyedHeap() if self.fair is None else self.fair
         for entry in entries:
             self._ordinary.push(*entry)
 

@@ -4,12 +4,15 @@ At each level of the tree, a heap holds the queues that have active pods at or b
 queue; equal ones by how long they have waited for a turn. A change of a queue costs the depth of the tree times the
 logarithm of its neighbours. Within a queue, pods are in the order of the QueueSort plugin. So are pods without a queue,
 which go before the pod whose turn it is if that one does not sort before them. A pod that comes is put in its queue when
-the next pod is asked for: while lists of queues and pods are read, no tree of queues is needed.
+the next pod is asked for: while lists of queues and pods are read, no tree of queues is needed. For many pods, `sort`
+does that in steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly
@@ -20,6 +23,12 @@ from podwright.core.queue.room import RoomWaiters
 
 KEYS_PER_STEP: Final = 16
 """Of how many queues the keys are read again at a time after the capacity has changed."""
+
+
+MANY: Final = 512
+"""More pods than these are put in their queues in steps."""
+PODS_PER_STEP: Final = 64
+"""How many pods are put in their queues at a time."""
 
 
 class QueueOrder(RoomWaiters, Protocol):
@@ -78,6 +87,8 @@ class FairPods:
         """By uid of all pods. None: in no line yet."""
         self._come: dict[str, tuple[Any, QueuedPod]] = {}
         """By uid: the pods, with their ranks, that are to be put in their lines, first or again."""
+        self._dissolved: list[_Line] = []
+        """Lines from before paths changed, whose pods are to be put in their lines again."""
         self._now = 0
         self._moved: set[_Line] = set()
         """The queues that are not yet sorted by their key and their last turn."""
@@ -101,7 +112,8 @@ class FairPods:
     def _leave(self, line: _Line, uid: str) -> QueuedPod | None:
         found = line.pods.remove(uid)
         while line.parent is not None and not line.pods and not line.below:
-            del self._lines[line.name]
+            if self._lines.get(line.name) is line:
+                del self._lines[line.name]
             self._moved.discard(line)
             line.parent.below.remove(line.name)
             line = line.parent
@@ -131,9 +143,24 @@ class FairPods:
             line = line.parent
         return self.remove(head[1].uid)
 
+    @property
+    def is_unsorted(self) -> bool:
+        """True if many pods are to be put in their queues, so that `sort` is to be called before the next one is asked
+        for.
+        """
+        if len(self._come) > MANY or self._dissolved:
+            return True
+        return len(self._line_of) > MANY and self._structure != self._order.structure
+
+    def sort(self) -> Generator[None, None, None]:
+        """Puts the pods in their queues. Yields between two steps, in which everything may change."""
+        while self.is_unsorted:
+            self._refresh(PODS_PER_STEP)
+            yield
+
     def entries(self) -> Iterator[tuple[str, Any, QueuedPod]]:
         """The uids, ranks and pods."""
-        for line in (self._top, *self._lines.values()):
+        for line in (self._top, *self._lines.values(), *self._dissolved):
             yield from (entry for entry in line.pods.entries() if entry[0] not in self._come)
         yield from ((uid, *come) for uid, come in self._come.items())
 
@@ -161,14 +188,16 @@ class FairPods:
             parent.below.push(line.name, (*line.key, line.since), line)
         return line
 
-    def _refresh(self) -> None:
-        """Reads the keys that may have changed, sorts the queues that have had a turn, and puts pods in their lines."""
+    def _refresh(self, most: int = sys.maxsize) -> None:
+        """Reads the keys that may have changed, sorts the queues that have had a turn, and puts pods in their lines, at
+        most so many.
+        """
         order, lines = self._order, self._lines
         changed, structure = order.take_changed(), order.structure
         if self._structure != structure:
             self._structure = structure
-            self._come = {uid: (rank, queued) for uid, rank, queued in self.entries()}
-            self._top, self._line_of = _Line("", None), dict.fromkeys(self._come)
+            self._dissolved += (self._top, *lines.values())
+            self._top = _Line("", None)
             for known in (lines, self._moved):
                 known.clear()
         if not self._outdated and self._capacity != order.capacity_changes:
@@ -185,9 +214,23 @@ class FairPods:
             if line.parent is not None:
                 line.parent.below.push(line.name, (*line.key, line.since), line)
         self._moved.clear()
-        for uid, (rank, queued) in [*self._come.items()] if self._come else ():
+        if self._dissolved:
+            self._dissolve(most)
+        for uid, (rank, queued) in [*islice(self._come.items(), most)] if self._come else ():
             self._put(uid, rank, queued)
             del self._come[uid]
+
+    def _dissolve(self, most: int) -> None:
+        while self._dissolved and most > 0:
+            pods = self._dissolved[-1].pods
+            if (head := pods.peek()) is None:
+                self._dissolved.pop()
+                continue
+            uid = head[1].uid
+            pods.remove(uid)
+            self._line_of[uid] = None
+            self._come.setdefault(uid, head)
+            most -= 1
 
     def _put(self, uid: str, rank: Any, queued: QueuedPod) -> None:
         try:

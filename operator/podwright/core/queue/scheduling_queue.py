@@ -155,6 +155,17 @@ class SchedulingQueue:
             self._observer.pod_queued(Place.ACTIVE.value, POPPED_EARLY)
         return self._start_attempt(queued)
 
+    @property
+    def is_unsorted(self) -> bool:
+        """True if `pop` would put many pods in their queues of teams at once: call `sort` first."""
+        fair = self._active.fair
+        return fair is not None and fair.is_unsorted
+
+    def sort(self) -> Generator[None, None, None]:
+        """Puts active pods in their queues of teams. Yields between two steps, in which everything may change."""
+        if self._active.fair is not None:
+            yield from self._active.fair.sort()
+
     def pop_costly(self) -> QueuedPod | None:
         """Pops another pod of the lane, which is to be decided together with the one before, or None."""
         queued = self._active.pop_costly()

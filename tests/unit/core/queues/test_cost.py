@@ -4,7 +4,7 @@ import pytest
 from benchmarks.core.decisions import plain
 
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue.fair_pods import FairPods
+from podwright.core.queue.fair_pods import MANY, PODS_PER_STEP, FairPods
 from podwright.core.queue.queued_pod import QueuedPod
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import QueueSpec, QueueTree, Quota
@@ -157,6 +157,31 @@ def test_pods_that_come_while_queues_are_listed_build_no_tree():
     assert popped == [f"p{number}" for number in range(50)]
     assert found["QueueTree.__init__"] == 1
     assert not order
+
+
+def test_many_pods_are_put_in_their_queues_in_steps_also_after_queues_have_moved():
+    queues = many_queues(20)
+    order = FairPods(queues)
+    for number in range(3000):
+        pod = parse_pod(make_pod(f"p{number}", labels={QUEUE_LABEL: f"below{number % 3}"}))
+        order.push(pod.uid, number, QueuedPod(pod=pod, queued_at=0.0, timestamp=0.0))
+
+    def most_calls():
+        steps, most = order.sort(), 0
+        while order.is_unsorted:
+            with own_calls() as found:
+                next(steps)
+            most = max(most, found.total())
+        return most
+
+    most_calls()  # builds the tree
+    assert most_calls() == 0
+    with own_calls() as found:
+        assert order.pop().pod.name == "p0"
+    assert found["FairPods._put"] <= MANY
+    queues.set(QueueRules("below0", "q2"))
+    assert 0 < most_calls() < 30 * PODS_PER_STEP
+    assert sorted(order.pop().pod.name for _ in range(2999)) == sorted(f"p{number}" for number in range(1, 3000))
 
 
 def test_whose_turn_it_is_is_not_asked_for_a_pod_without_others():

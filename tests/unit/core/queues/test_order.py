@@ -1,5 +1,7 @@
 """Active pods of queues: the queue under its share first, then the one under its guarantee, then by priority and use."""
 
+from random import Random
+
 import pytest
 
 from podwright.core.objects.node import parse_node
@@ -199,6 +201,39 @@ def test_pods_without_a_queue_go_by_priority_and_time_beside_the_pod_whose_turn_
     teams.submit("b0", "b")
     teams.submit("nowhere", "gone", priority=1)
     assert teams.schedule() == ["urgent", "nowhere", "a0", "plain", "b0"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_pods_and_queues_may_come_and_go_while_pods_are_put_in_their_queues(monkeypatch, seed):
+    monkeypatch.setattr(fair_pods, "MANY", 3)
+    monkeypatch.setattr(fair_pods, "PODS_PER_STEP", 2)
+    teams, random, left = Teams(a=("", 100, Quota()), b=("", 100, Quota())), Random(seed), {}
+    for number in range(120):
+        action = random.randrange(8)
+        if action < 4:
+            left[f"p{number}"] = random.choice("ab")
+            teams.submit(f"p{number}", left[f"p{number}"], priority=random.randrange(3))
+        elif action == 4 and left:
+            name = random.choice([*left])
+            teams.queue.delete(f"default/{name}")
+            del left[name]
+        elif action == 5 and left:
+            name = random.choice([*left])
+            teams.submit(name, left[name], priority=random.randrange(3))
+        elif action == 6 and random.random() < 0.3:
+            parent = random.choice(["", "above"])
+            teams.queues.set(QueueRules("above"))
+            teams.queues.set(QueueRules("a", parent))
+        elif teams.queue.is_unsorted:
+            next(teams.queue.sort())
+        assert {queued.pod.name for queued in teams.queue.active()} == left.keys()
+    popped = []
+    while (queued := teams.queue.pop()) is not None:
+        popped.append(queued.pod)
+    assert sorted(pod.name for pod in popped) == sorted(left)
+    for queue in "ab":
+        priorities = [-pod.priority for pod in popped if left[pod.name] == queue]
+        assert priorities == sorted(priorities)
 
 
 def test_pods_keep_their_turn_when_the_first_queue_comes_and_the_last_one_goes():
