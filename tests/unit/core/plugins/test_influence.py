@@ -60,6 +60,14 @@ DISK = {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "disk"}}]}
         pytest.param(
             InterPodAffinity,
             {},
+            pod("db", **affinity("podAffinity")),
+            pod(),
+            NOWHERE,
+            id="a pod that matches affinity of one that is never the first of its group",
+        ),
+        pytest.param(
+            InterPodAffinity,
+            {},
             pod(**affinity("podAntiAffinity")),
             pod(),
             {ZONE},

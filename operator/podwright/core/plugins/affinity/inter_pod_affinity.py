@@ -104,11 +104,11 @@ class InterPodAffinity(
     def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
         """Does not compare namespaces, so it may name too many domains.
 
-        A pod that matches a required affinity term matters everywhere: as long as no pod matches, the first pod of a
-        group passes because it matches its own terms.
+        A pod that matches the required affinity terms matters everywhere to one that matches them itself: as long as
+        no pod matches, that one passes as the first of its group. Any other pod it can only help.
         """
         own, theirs = own_terms(pod.pod_affinity), own_terms(other.pod_affinity)
-        if own.affinity.selecting(other.labels):
+        if own.affinity.all_select(other.labels) and own.affinity.all_select(pod.labels):
             return None
         repelling = (*own.anti_affinity.selecting(other.labels), *theirs.anti_affinity.selecting(pod.labels))
         return frozenset([term.topology_key for term in repelling])

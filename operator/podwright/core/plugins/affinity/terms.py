@@ -35,6 +35,10 @@ class Terms:
         """The terms whose label selectors match, whatever the namespace."""
         return [self.items[i] for i in self._selectors.matching(labels)]
 
+    def all_select(self, labels: Labels) -> bool:
+        """True if there are terms, and the label selectors of all match, whatever the namespace."""
+        return bool(self.items) and len(self.selecting(labels)) == len(self.items)
+
     def matching(self, index: PodIndex, pod: PodInfo) -> Iterator[PodAffinityTerm]:
         """The terms that match a pod."""
         return (term for term in self.selecting(pod.labels) if index.applies_to(term, pod.namespace))
@@ -45,10 +49,7 @@ class Terms:
 
     def all_match(self, index: PodIndex, pod: PodInfo) -> bool:
         """True if there are terms, and all of them match the pod."""
-        selecting = self.selecting(pod.labels) if self.items else ()
-        if not selecting or len(selecting) < len(self.items):
-            return False
-        return all(index.applies_to(term, pod.namespace) for term in selecting)
+        return self.all_select(pod.labels) and all(index.applies_to(term, pod.namespace) for term in self.items)
 
 
 class OwnTerms:
