@@ -271,7 +271,7 @@ def test_a_plan_of_rebalancing_is_shown_with_its_moves_and_the_racks_before_and_
         stage.call(lambda: plans(stage.rig))
         row = page.locator("#plans").get_by_role("row").nth(1)
         expect(row).to_have_text(re.compile(r"tidyPlan\d\d:\d\d:\d\d"))
-        progress = stage.rig.engine.rebalancing.progress("tidy")
+        progress = stage.rig.engine.rebalancing.known["tidy"].progress
         stage.call(lambda: setattr(progress, "plan", replace(progress.plan, exact=NOTHING_BETTER)))
         row.get_by_role("button", name="tidy").click()
         details = page.locator("#details")

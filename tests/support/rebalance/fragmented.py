@@ -103,7 +103,7 @@ class Fragmented:
 
     @property
     def progress(self) -> Any:
-        return self.engine.rebalancing.progress("tidy")
+        return self.engine.rebalancing.known["tidy"].progress
 
     @property
     def results(self) -> dict[str, float]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from podwright.core.objects.affinity import PodAffinity, PodAffinityTerm, SpreadConstraints
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
-from podwright.core.state.transaction import CacheTransaction
 
 Group = tuple[object, ...]
 """A template and the values of the labels of nodes that its constraints name."""
@@ -46,9 +45,7 @@ class Dependants:
     pods of which a constraint does not hold.
     """
 
-    def __init__(
-        self, cache: Cache, broken_of: Callable[[CacheTransaction, Sequence[PodInfo]], Collection[str]]
-    ) -> None:
+    def __init__(self, cache: Cache, broken_of: Callable[[Sequence[PodInfo]], Collection[str]]) -> None:
         self._cache = cache
         self._broken_of = broken_of
         self._read = False
@@ -94,9 +91,7 @@ class Dependants:
         labels = self._cache.namespace_labels(moved.namespace)
         return [kind for kind in self._kinds.values() if kind.notices(moved.namespace, labels, moved.labels)]
 
-    def broken(
-        self, transaction: CacheTransaction, kinds: Sequence[Kind], but: str, *, moved: bool
-    ) -> Mapping[str, PodInfo]:
+    def broken(self, kinds: Sequence[Kind], but: str, *, moved: bool) -> Mapping[str, PodInfo]:
         """By uid, the pods of these kinds whose constraints do not hold, without the pod `but` and the one in its
         place. `moved`: a pod that they notice has moved since they were asked about.
         """
@@ -107,10 +102,10 @@ class Dependants:
                 self._noticed.append((groups.keys(), self._sound & groups.keys()))
                 self._sound.difference_update(groups)
             unknown = {group: pods for group, pods in groups.items() if group not in self._sound}
-            broken = self._broken_of(transaction, [pods[0] for pods in unknown.values()])
+            broken = self._broken_of([pods[0] for pods in unknown.values()])
             for group, pods in unknown.items():
                 if pods[0].uid in broken:
-                    uids = self._broken_of(transaction, pods)
+                    uids = self._broken_of(pods)
                     found.update({pod.uid: pod for pod in pods if pod.uid in uids})
                 else:
                     self._sound.add(group)

@@ -8,16 +8,12 @@ As in every plan, a node that gives pods away takes none. Pods of one policy mov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, Int64s
-from podwright.core.framework.program import Program, Solver, TooLargeError
-from podwright.core.objects.pod import PodInfo
-from podwright.core.preemption.budgets import Budgets
+from podwright.core.framework.program import Solver, TooLargeError
+from podwright.core.rebalance.moves_program import MovesProgram
 from podwright.core.state.cache import Cache
 
 SECONDS: Final = 5.0
@@ -32,31 +28,6 @@ TOO_LATE: Final = "only the local search for a part: the plan had taken long by 
 BETTER: Final = "the exact search found better moves"
 NOTHING_BETTER: Final = "the exact search found nothing better"
 NOT_IN_TIME: Final = f"the exact search found nothing better in {SECONDS:g} s"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """`pods`: those that may move, all of this framework. `takes`: bool[nodes], those that may take them. `most`: how
-    many may move; `weight`, `min_gain`: see RebalanceRules.
-    """
-
-    pods: Sequence[PodInfo]
-    framework: Framework
-    takes: Bools
-    budgets: Budgets
-    most: int
-    weight: int
-    min_gain: float
-
-
-class ProgramOfMoves(Protocol):
-    """A MovesProgram."""
-
-    def program(self) -> Program: ...
-
-    def targets(self, found: Int64s) -> Mapping[str, str]: ...
-
-    def seats(self, found: Int64s) -> Mapping[str, str]: ...
 
 
 class ExactSearch:
@@ -92,7 +63,7 @@ class ExactSearch:
             self._notes[why_not] = None
         return not why_not
 
-    def search(self, make: Callable[[], ProgramOfMoves]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    def search(self, make: Callable[[], MovesProgram]) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """The nodes of the pods that move in the best solution, and those of the members of a gang, by uid."""
         assert self._solve is not None, "see may_begin"
         try:

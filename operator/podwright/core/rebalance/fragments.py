@@ -13,7 +13,6 @@ from podwright.core.plugins.shares.device_shares import DeviceShares
 from podwright.core.rebalance.movable import View
 from podwright.core.rebalance.rules import FEWEST_FRAGMENTS, RebalanceRules
 from podwright.core.state.cache import Cache
-from podwright.core.state.nodeinfo import NodeInfo
 
 
 class DeviceFragments:
@@ -47,7 +46,7 @@ class DeviceFragments:
         assert self._plugin is not None, "there are candidates"
         return self._cache.table.names[slots[int(np.argmin(self._plugin.growth(pod)[slots]))]]
 
-    def candidates(self) -> Iterator[tuple[NodeInfo, PodInfo]]:
+    def candidates(self) -> Iterator[PodInfo]:
         """Pods with shares of devices, those on the nodes with the most fragments first."""
         plugin = self._plugin
         if plugin is None:
@@ -55,5 +54,4 @@ class DeviceFragments:
         found = plugin.fragments()
         for slot in np.argsort(-found, kind="stable").tolist():
             if self._cache.table.nodes[slot] is not None:
-                info = self._cache.node_at(slot)
-                yield from [(info, pod) for pod in info.pods.values() if plugin.shares(pod)]
+                yield from [pod for pod in self._cache.node_at(slot).pods.values() if plugin.shares(pod)]

@@ -33,7 +33,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.rebalance.checks import Refused, passes
 from podwright.core.rebalance.movable import Movable, may_be_emptied
-from podwright.core.rebalance.room import in_the_way, size_of
+from podwright.core.rebalance.room import fill_of, in_the_way, size_of
 from podwright.core.rebalance.rules import RebalanceRules
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
@@ -168,42 +168,42 @@ class RoomSearch:
     move. `undoer` gives a function, to be called once, after which all of this and the cluster are as they are now.
     """
 
-    cache: Cache
+    transaction: CacheTransaction
     movable: Movable
     gang: WaitingGang
     framework: Framework
     takes: Bools
     sources: set[str]
     closed: set[str]
-    undoer: Callable[[CacheTransaction], Callable[[], None]]
+    undoer: Callable[[], Callable[[], None]]
     point: Callable[[], None]
-    move: Callable[[CacheTransaction, Sequence[PodInfo]], Targets]
+    move: Callable[[Sequence[PodInfo]], Targets]
     seats: dict[str, str] = field(default_factory=dict)
 
-    def moves(self, transaction: CacheTransaction) -> tuple[Targets, Targets]:
+    def moves(self) -> tuple[Targets, Targets]:
         """The fewest moves that are found, and the nodes of the members then. Leaves everything as it was. Raises
         Refused.
         """
-        group, undo = self.gang.group, self.undoer(transaction)
+        group, undo = self.gang.group, self.undoer()
         try:
-            branch = branch_of(self.cache, group, self.gang.members, group.near)
-            return self._seat_branch(transaction, branch, self.takes, MOST_DOMAINS), self.seats
+            branch = branch_of(self.transaction.cache, group, self.gang.members, group.near)
+            return self._seat_branch(branch, self.takes, MOST_DOMAINS), self.seats
         except InvalidObjectError as error:
             raise Refused(str(error)) from error
         finally:
             undo()
 
-    def _seat_branch(self, transaction: CacheTransaction, branch: Branch, within: Bools, most: int) -> Targets:
+    def _seat_branch(self, branch: Branch, within: Bools, most: int) -> Targets:
         """Of at most so many domains that the branch may be in, the one with the fewest moves. Raises Refused."""
         if not branch.near.required:
-            return self._seat_parts(transaction, branch, within)
+            return self._seat_parts(branch, within)
         best: tuple[int, Bools] | None = None
         why, pods = "no other nodes take the pods that are in its way", branch.all_untried
-        domains = emptied_domains(self.framework, self.cache, branch.near, pods, len(pods))
+        domains = emptied_domains(self.framework, self.transaction.cache, branch.near, pods, len(pods))
         for nodes in islice(domains, most):
-            undo = self.undoer(transaction)
+            undo = self.undoer()
             try:
-                moves = len(self._seat_parts(transaction, branch, nodes & within))
+                moves = len(self._seat_parts(branch, nodes & within))
                 best = best if best is not None and best[0] <= moves else (moves, nodes)
             except Refused as error:
                 why = str(error)
@@ -211,52 +211,50 @@ class RoomSearch:
                 undo()
         if best is None:
             raise Refused(why)
-        return self._seat_parts(transaction, branch, best[1] & within)
+        return self._seat_parts(branch, best[1] & within)
 
-    def _seat_parts(self, transaction: CacheTransaction, branch: Branch, within: Bools) -> Targets:
-        moves = self._seat_all(transaction, branch.untried, within)
+    def _seat_parts(self, branch: Branch, within: Bools) -> Targets:
+        moves = self._seat_all(branch.untried, within)
         for part in branch.children:
             if part.all_untried:
-                moves |= self._seat_branch(transaction, part, within, MOST_OF_PARTS)
+                moves |= self._seat_branch(part, within, MOST_OF_PARTS)
         return moves
 
-    def _seat_all(self, transaction: CacheTransaction, members: Sequence[PodInfo], within: Bools) -> dict[str, str]:
+    def _seat_all(self, members: Sequence[PodInfo], within: Bools) -> dict[str, str]:
         moves: dict[str, str] = {}
         found: dict[tuple[tuple[str, int], ...], list[tuple[int, float, str]]] = {}
         for member in sorted(members, key=lambda pod: sorted(pod.requests.amounts.items()), reverse=True):
             self.point()
-            if not self._seat_as_it_is(transaction, member, within):
+            if not self._seat_as_it_is(member, within):
                 requests = {each: amount for each, amount in member.requests.amounts.items() if amount}
                 key = tuple(sorted(requests.items()))
                 if key not in found:
                     found[key] = self._by_moves(requests, within)
-                moves |= self._seat_by_moves(transaction, member, requests, found[key])
+                moves |= self._seat_by_moves(member, requests, found[key])
         return moves
 
-    def _seat_as_it_is(self, transaction: CacheTransaction, member: PodInfo, within: Bools) -> bool:
+    def _seat_as_it_is(self, member: PodInfo, within: Bools) -> bool:
         """On the fullest node that takes it."""
-        state = CycleState()
+        cache, state = self.transaction.cache, CycleState()
         try:
-            search = find_feasible(self.framework, self.cache, member, state, within=within, take_nominated=False)
+            search = find_feasible(
+                self.framework, self.transaction.cache, member, state, within=within, take_nominated=False
+            )
             slots = search.feasible.slots
             if not len(slots):
                 return False
-            table, fill = self.cache.table, np.zeros(len(slots))
-            for resource, amount in member.requests.amounts.items():
-                if amount:
-                    share = table.requested(resource)[slots] / np.maximum(table.allocatable(resource)[slots], 1)
-                    fill = np.maximum(fill, share)
-            node = self.cache.node_at(int(slots[int(np.argmax(fill))])).name
+            requested = [resource for resource, amount in member.requests.amounts.items() if amount]
+            node = cache.node_at(int(slots[int(np.argmax(fill_of(cache.table, requested)[slots]))])).name
             self.seats[member.uid] = node
-            return reserve(transaction, self.framework, state, member, node) is None
+            return reserve(self.transaction, self.framework, state, member, node) is None
         except PluginError as error:
             raise Refused("a plugin failed") from error
 
     def _by_moves(self, requests: Mapping[str, int], within: Bools) -> list[tuple[int, float, str]]:
         """A heap of the nodes on which moves make room for a pod with these requests."""
         found = list[tuple[int, float, str]]()
-        for info in self.cache.nodes.values():
-            self.cache.deadline.point()
+        for info in self.transaction.cache.nodes.values():
+            self.transaction.cache.deadline.point()
             if info.node is not None and within[info.slot] and may_be_emptied(info.node):
                 self._offer(found, info, requests)
         heapq.heapify(found)
@@ -267,23 +265,19 @@ class RoomSearch:
             found.append((len(pods), sum(size_of(pod, requests) for pod in pods), info.name))
 
     def _seat_by_moves(
-        self,
-        transaction: CacheTransaction,
-        member: PodInfo,
-        requests: Mapping[str, int],
-        found: list[tuple[int, float, str]],
+        self, member: PodInfo, requests: Mapping[str, int], found: list[tuple[int, float, str]]
     ) -> Targets:
         failed = 0
         while found and failed < MOST_NODES:
-            info = self.cache.nodes[heapq.heappop(found)[2]]
+            info = self.transaction.cache.nodes[heapq.heappop(found)[2]]
             pods = () if info.name in self.closed else in_the_way(info, requests, self.movable)
-            if not pods or not self._would_take(transaction, member, info, pods):
+            if not pods or not self._would_take(member, info, pods):
                 continue
-            undo = self.undoer(transaction)
+            undo = self.undoer()
             self.sources.add(info.name)
             try:
-                targets = self.move(transaction, pods)
-                seat(transaction, self.framework, [member], {member.uid: info.name})
+                targets = self.move(pods)
+                seat(self.transaction, self.framework, [member], {member.uid: info.name})
                 self.seats[member.uid] = info.name
             except Refused:
                 undo()
@@ -297,15 +291,13 @@ class RoomSearch:
             return targets
         raise Refused("no other nodes take the pods that are in its way")
 
-    def _would_take(
-        self, transaction: CacheTransaction, member: PodInfo, info: NodeInfo, pods: Sequence[PodInfo]
-    ) -> bool:
+    def _would_take(self, member: PodInfo, info: NodeInfo, pods: Sequence[PodInfo]) -> bool:
         """True if the node takes the member without these pods."""
-        before = transaction.checkpoint()
-        transaction.remove(pods)
+        before = self.transaction.checkpoint()
+        self.transaction.remove(pods)
         try:
             return passes(self.framework, member, CycleState(), info)
         except PluginError:
             return False
         finally:
-            transaction.rollback(before)
+            self.transaction.rollback(before)

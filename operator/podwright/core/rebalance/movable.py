@@ -17,6 +17,7 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import SYSTEM_CRITICAL
 
+NOT_PROVABLE: Final = "is of another scheduler, or of a policy with extenders, rules or plugins of others"
 SYSTEM_NAMESPACES: Final = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 _LEAVING: Final = frozenset(
     {
@@ -113,7 +114,7 @@ class Movable:
         if applying is not None and applying[1].sum() > 1:
             return "is selected by several PodDisruptionBudgets, so the Eviction API refuses it"
         if self._view.framework_of(pod) is None:
-            return "is of another scheduler, or of a policy with extenders, rules or plugins of others"
+            return NOT_PROVABLE
         if budgets is not None and applying is not None and budgets.allowed[applying[0]] <= 0:
             self.without_budget.add(pod.uid)
             return "is selected by a PodDisruptionBudget that allows no disruption"

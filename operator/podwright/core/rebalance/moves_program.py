@@ -7,18 +7,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, Int64s
 from podwright.core.framework.program import TooLargeError
 from podwright.core.gangs.branches import Branch, branch_of
 from podwright.core.gangs.joint_program import JointProgram, Kind
 from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.budgets import Budgets
 from podwright.core.rebalance.dependants import again_uid, created_again
-from podwright.core.rebalance.exact import Asked
 from podwright.core.rebalance.gangs import WaitingGang
 from podwright.core.rebalance.room import Room
 from podwright.core.state.cache import Cache
@@ -26,6 +28,21 @@ from podwright.core.state.transaction import CacheTransaction
 
 MOST_CELLS: Final = 10_000
 """So many pairs of a kind of pods and a node that has room for it a program has at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`pods`: those that may move, all of this framework. `takes`: bool[nodes], those that may take them. `most`: how
+    many may move; `weight`, `min_gain`: see RebalanceRules.
+    """
+
+    pods: Sequence[PodInfo]
+    framework: Framework
+    takes: Bools
+    budgets: Budgets
+    most: int
+    weight: int
+    min_gain: float
 
 
 class MovesProgram(JointProgram):

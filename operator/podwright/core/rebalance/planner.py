@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
@@ -24,13 +24,14 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Int64s
 from podwright.core.gangs.simulation import reserve
+from podwright.core.objects.control_flow import ControlFlowError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.objects.wording import counted
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.rebalance.checks import Refused, passes
 from podwright.core.rebalance.dependants import Dependants, created_again, template_of
-from podwright.core.rebalance.exact import Asked, ExactSearch
+from podwright.core.rebalance.exact import ExactSearch
 from podwright.core.rebalance.fragments import DeviceFragments
 from podwright.core.rebalance.gangs import (
     MOST_DOMAINS,
@@ -44,8 +45,9 @@ from podwright.core.rebalance.gangs import (
     waiting_gang,
     waiting_gangs,
 )
-from podwright.core.rebalance.movable import Movable, View, may_be_emptied, may_take, to_move
-from podwright.core.rebalance.room import Room
+from podwright.core.rebalance.movable import NOT_PROVABLE, Movable, View, may_be_emptied, may_take, to_move
+from podwright.core.rebalance.moves_program import Asked, EmptiedNodes, RoomForGang, RoomForPods
+from podwright.core.rebalance.room import Room, fill_of
 from podwright.core.rebalance.rules import (
     EMPTY_NODES,
     FEWEST_FRAGMENTS,
@@ -87,6 +89,10 @@ _NO_ROOM: Final = "its moves would make no room"
 _NO_TARGETS: Final[Mapping[str, str]] = {}
 
 
+class _OverError(ControlFlowError):
+    """The plan has taken its time."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     pods: Sequence[PodInfo]
@@ -99,6 +105,7 @@ class RebalancePlanner:
 
     def __init__(self, cache: Cache, rules: RebalanceRules, view: View) -> None:
         self._cache = cache
+        self._transaction = CacheTransaction(cache)
         self._rules = rules
         self._view = view
         budgets = StoredBudgets(cache.store, cache.deadline.point).rules()
@@ -120,12 +127,13 @@ class RebalancePlanner:
         """The steps that gain most for their moves first."""
         steps: list[Step] = []
         self._searches = True
-        with CacheTransaction(self._cache) as transaction:
+        with self._transaction:
             if REPAIR_VIOLATIONS in self._rules.weights:
-                for pod in self.broken_pods(transaction):
-                    self._add(transaction, self._repair(pod), steps)
+                for pod in self.broken_pods():
+                    if candidate := self._alone(pod, REPAIR_VIOLATIONS, "does not pass its filters on its node"):
+                        self._add(candidate, steps)
             if MAKE_ROOM in self._rules.weights:
-                steps += self._room_steps(transaction)
+                steps += self._room_steps()
                 failed = Counter[str]()
                 for gang in waiting_gangs(self._cache, self._rules):
                     if failed[gang.group.namespace] >= MOST_GANGS:
@@ -133,12 +141,12 @@ class RebalancePlanner:
                         self._held["pod group", why] += 1
                     elif self._is_over():
                         self._held["pod group", _OVER] += 1
-                    elif not self._make_room_for(transaction, gang, steps):
+                    elif not self._make_room_for(gang, steps):
                         failed[gang.group.namespace] += 1
             if EMPTY_NODES in self._rules.weights:
-                steps += self._emptied(transaction)
+                steps += self._emptied()
             if FEWEST_FRAGMENTS in self._rules.weights:
-                self._mend(transaction, steps)
+                self._mend(steps)
         self._held["pod", NO_BUDGET] = len(self._movable.without_budget)
         self._held["pod", OF_SYSTEM] = 0 if self._rules.matches_all else self._selected_of_system()
         held = [HeldBack(what, count, reason) for (what, reason), count in self._held.most_common() if count]
@@ -172,23 +180,21 @@ class RebalancePlanner:
             if len(to_move(each)) != leaving[each.name]:
                 return f"other pods have come to node {each.name}"
         targets = {move.uid: move.target for move in step.moves}
-        with CacheTransaction(self._cache) as transaction:
+        with self._transaction:
             try:
                 if step.gang:
-                    self._prove_gang(transaction, step, pods, targets)
+                    self._prove_gang(step, pods, targets)
                     return ""
                 candidate = _Candidate(pods, [*infos.values()], _goal_of(step))
                 if step.makes_room and only is None:
-                    self._prove_room(transaction, step, candidate, targets)
+                    self._prove_room(step, candidate, targets)
                 else:
-                    self._try(transaction, candidate, targets)
+                    self._try(candidate, targets)
             except Refused as error:
                 return str(error)
         return ""
 
-    def _prove_room(
-        self, transaction: CacheTransaction, step: Step, candidate: _Candidate, targets: Mapping[str, str]
-    ) -> None:
+    def _prove_room(self, step: Step, candidate: _Candidate, targets: Mapping[str, str]) -> None:
         """Raises Refused if these moves do not make the room, or it is there without them. What has begun to leave makes
         room, too.
         """
@@ -196,14 +202,14 @@ class RebalancePlanner:
         if any(room.domain_of(info) != step.domain for info in candidate.sources):
             raise Refused(f"not all of its nodes are in {step.domain} any more")
         there = {info.name: [pod for pod in info.pods.values() if pod.terminating] for info in room.beside(source)}
-        start = transaction.checkpoint()
-        transaction.remove([pod for leaving in there.values() for pod in leaving])
+        start = self._transaction.checkpoint()
+        self._transaction.remove([pod for leaving in there.values() for pod in leaving])
         before = room.at(source)
-        transaction.rollback(start)
+        self._transaction.rollback(start)
         # Nothing moves to the sources. Elsewhere, what leaves still has its room.
-        transaction.remove([pod for info in candidate.sources for pod in there.pop(info.name, ())])
-        self._try(transaction, candidate, targets)
-        transaction.remove([pod for leaving in there.values() for pod in leaving])
+        self._transaction.remove([pod for info in candidate.sources for pod in there.pop(info.name, ())])
+        self._try(candidate, targets)
+        self._transaction.remove([pod for leaving in there.values() for pod in leaving])
         wanted = room.count if step.domain else before + 1
         if not before < wanted <= room.at(source):
             raise Refused(_NO_ROOM)
@@ -219,7 +225,7 @@ class RebalancePlanner:
 
     # Candidates
 
-    def broken_pods(self, transaction: CacheTransaction) -> Sequence[PodInfo]:
+    def broken_pods(self) -> Sequence[PodInfo]:
         """The placed pods that do not pass their filters on their nodes."""
         pods = [pod for info in self._cache.nodes.values() if info.node is not None for pod in info.pods.values()]
         found = list[PodInfo]()
@@ -227,7 +233,7 @@ class RebalancePlanner:
             if self._is_over():
                 self._held["pod", _OVER] += len(pods) - number
                 break
-            if not pod.terminating and self.is_broken(transaction, pod):
+            if not pod.terminating and self.is_broken(pod):
                 found.append(pod)
         return found
 
@@ -240,30 +246,27 @@ class RebalancePlanner:
             for pod in to_move(info)
         )
 
-    def _repair(self, pod: PodInfo) -> _Candidate | None:
+    def _alone(self, pod: PodInfo, goal: GoalType, why: str) -> _Candidate | None:
+        """The candidate of this pod, if it may move. `why` it is to."""
         source = self._cache.placement(pod.uid)
         if source is None or source.name in self._targets or not may_be_emptied(source.present):
             return None
-        if why := self._movable.why_not(pod):
-            self._held["pod", f"{why}, and does not pass its filters on its node"] += 1
+        if problem := self._movable.why_not(pod):
+            self._held["pod", f"{problem}, and {why}"] += 1
             return None
-        return _Candidate([pod], [source], REPAIR_VIOLATIONS)
+        return _Candidate([pod], [source], goal)
 
-    def _mend(self, transaction: CacheTransaction, steps: list[Step]) -> None:
+    def _mend(self, steps: list[Step]) -> None:
         """Adds steps of one move each that leave fewer fragments of devices."""
         failed = 0
-        for info, pod in self._fragments.candidates():
+        for pod in self._fragments.candidates():
             if failed >= MOST_FAILED or not self._left:
                 break
-            if info.name in self._targets or not may_be_emptied(info.present):
-                continue
-            if why := self._movable.why_not(pod):
-                self._held["pod", f"{why}, and might leave fewer fragments elsewhere"] += 1
-                continue
-            slots = self._other_nodes(pod, info.name)
-            target = {pod.uid: self._fragments.best(pod, slots)} if slots else _NO_TARGETS
-            added = slots and self._add(transaction, _Candidate([pod], [info], FEWEST_FRAGMENTS), steps, target)
-            failed = 0 if added else failed + 1
+            if candidate := self._alone(pod, FEWEST_FRAGMENTS, "might leave fewer fragments elsewhere"):
+                # It is chosen while the pod is on its node: the measure is of the pods that run.
+                slots = self._other_nodes(pod, candidate.sources[0].name)
+                target = {pod.uid: self._fragments.best(pod, slots)} if slots else _NO_TARGETS
+                failed = 0 if slots and self._add(candidate, steps, target) else failed + 1
 
     def _other_nodes(self, pod: PodInfo, source: str) -> list[int]:
         framework = self._view.framework_of(pod)
@@ -276,29 +279,27 @@ class RebalancePlanner:
         slots: list[int] = found.feasible.slots.tolist()
         return slots
 
-    def _room_steps(self, transaction: CacheTransaction) -> Sequence[Step]:
+    def _room_steps(self) -> Sequence[Step]:
         def one_by_one() -> Sequence[Step]:
             steps, failed = list[Step](), 0
             for candidates in self._room.candidates():
                 if failed >= MOST_DOMAINS:
                     break
                 if self._room.level is not None:
-                    step = self._together(transaction, candidates, MAKE_ROOM)
+                    step = self._together(candidates, MAKE_ROOM)
                     failed, steps = (0, [*steps, step]) if step is not None else (failed + 1, steps)
                 for info, pods in candidates if self._room.level is None else ():
                     if info.name not in self._targets:
-                        self._add(transaction, _Candidate(pods, [info], MAKE_ROOM), steps)
+                        self._add(_Candidate(pods, [info], MAKE_ROOM), steps)
             return steps
 
         def all_at_once(asked: Asked) -> Sequence[Step]:
-            targets, _ = self._exact.search(lambda: _programs().RoomForPods(self._cache, asked, self._room))
-            return self._steps_of(
-                transaction, targets, MAKE_ROOM, lambda source, _: {*filter(None, [self._room.domain_of(source)])}
-            )
+            targets, _ = self._exact.search(lambda: RoomForPods(self._cache, asked, self._room))
+            return self._steps_of(targets, MAKE_ROOM, lambda source, _: {*filter(None, [self._room.domain_of(source)])})
 
         lacking = self._room.wanted - self._room.total()
         most = self._rules.weights[MAKE_ROOM] * lacking, -1
-        steps = self._best(transaction, MAKE_ROOM, most, one_by_one, all_at_once) if lacking else ()
+        steps = self._best(MAKE_ROOM, most, one_by_one, all_at_once) if lacking else ()
         if left := self._room.wanted - self._room.total():
             level, why = self._room.level, "no moves make room"
             what: HeldBackKind = "pod" if level is None else "domain"
@@ -312,58 +313,48 @@ class RebalancePlanner:
             self._held[what, f"{OUT_OF_REACH}{MAKE_ROOM}, but {why}" if why else _LATER] += left
         return steps
 
-    def _emptied(self, transaction: CacheTransaction) -> Sequence[Step]:
-        start, infos = transaction.checkpoint(), self._nodes_to_empty()
+    def _emptied(self) -> Sequence[Step]:
+        start, infos = self._transaction.checkpoint(), self._nodes_to_empty()
         most = min(len(infos), self._lacking_empty())
-        offering = sum(map(self._is_worth_emptying, self._cache.nodes.values()))
-        if (missing := self._rules.empty_count - offering) > 0:
+        if (missing := self._rules.empty_count - int(self._worth_emptying.sum())) > 0:
             self._held["node", f"{OUT_OF_REACH}{EMPTY_NODES}, but no other node offers as much"] += missing
         steps = self._best(
-            transaction,
             EMPTY_NODES,
             (self._rules.weights[EMPTY_NODES] * most, -self._left),
-            lambda: self._emptied_one_by_one(transaction, infos),
-            lambda asked: self._emptied_at_once(transaction, asked, most),
+            lambda: self._emptied_one_by_one(infos),
+            lambda asked: self._emptied_at_once(asked, most),
             whole=infos,
         )
         if steps and self._would_be_taken([name for step in steps for name in step.empties]):
-            transaction.rollback(start)
+            self._transaction.rollback(start)
             self._held["node", "pods wait that would take the room"] += len(steps)
             return []
         return steps
 
-    def _emptied_one_by_one(self, transaction: CacheTransaction, infos: Sequence[NodeInfo]) -> Sequence[Step]:
+    def _emptied_one_by_one(self, infos: Sequence[NodeInfo]) -> Sequence[Step]:
         steps, failed = list[Step](), 0
         for info in infos:
             if failed >= MOST_FAILED or not self._left or not self._lacking_empty():
                 break
             if info.name not in self._targets:
-                failed = (
-                    0 if self._add(transaction, _Candidate(to_move(info), [info], EMPTY_NODES), steps) else failed + 1
-                )
+                failed = 0 if self._add(_Candidate(to_move(info), [info], EMPTY_NODES), steps) else failed + 1
         mergeable = not self._rules.empty_count  # else any empty node of that size will do
-        while mergeable and self._left and (merged := self._merged(transaction)) is not None:
+        while mergeable and self._left and (merged := self._merged()) is not None:
             steps.append(merged)
         return steps
 
-    def _emptied_at_once(self, transaction: CacheTransaction, asked: Asked, most: int) -> Sequence[Step]:
+    def _emptied_at_once(self, asked: Asked, most: int) -> Sequence[Step]:
         empty = [info for info in self._cache.nodes.values() if self._counts_as_empty(info)]
         opened = np.zeros_like(asked.takes)
         opened[[info.slot for info in empty]] = True
-        targets, _ = self._exact.search(
-            lambda: _programs().EmptiedNodes(self._cache, asked, most, asked.takes & opened)
-        )
+        targets, _ = self._exact.search(lambda: EmptiedNodes(self._cache, asked, most, asked.takes & opened))
         names = {info.name for info in empty}
         return self._steps_of(
-            transaction, targets, EMPTY_NODES, lambda _, pods: names.intersection(targets[pod.uid] for pod in pods)
+            targets, EMPTY_NODES, lambda _, pods: names.intersection(targets[pod.uid] for pod in pods)
         )
 
     def _steps_of(
-        self,
-        transaction: CacheTransaction,
-        targets: Mapping[str, str],
-        goal: GoalType,
-        shared: Callable[[NodeInfo, Sequence[PodInfo]], set[str]],
+        self, targets: Mapping[str, str], goal: GoalType, shared: Callable[[NodeInfo, Sequence[PodInfo]], set[str]]
     ) -> Sequence[Step]:
         """Adds the moves to these targets: a step for each node, or for all nodes that have something in common, which
         `shared` says of a node and its pods.
@@ -376,7 +367,7 @@ class RebalancePlanner:
                 found, sources, moved = found | other[0], [*other[1], *sources], [*other[2], *moved]
             together.append((found, sources, moved))
         for _, sources, moved in together:
-            self._add(transaction, _Candidate(moved, sources, goal), steps, targets)
+            self._add(_Candidate(moved, sources, goal), steps, targets)
         return steps
 
     def _by_source(self, targets: Mapping[str, str]) -> Sequence[tuple[NodeInfo, Sequence[PodInfo]]]:
@@ -397,7 +388,7 @@ class RebalancePlanner:
         return sum(map(self._counts_as_empty, self._cache.nodes.values()))
 
     def _counts_as_empty(self, info: NodeInfo) -> bool:
-        return self._is_worth_emptying(info) and not to_move(info)
+        return bool(self._worth_emptying[info.slot]) and not to_move(info)
 
     def _more_empty(self, more: int) -> int:
         """What it is worth that so many more nodes are empty now, which is less than 0 if they are fewer."""
@@ -407,28 +398,22 @@ class RebalancePlanner:
             more = min(count, empty) - min(count, empty - more)
         return weight * more
 
-    def _is_worth_emptying(self, info: NodeInfo) -> bool:
-        offers = self._rules.empty_offers.items()
-        return (
-            info.node is not None
-            and may_be_emptied(info.node)
-            and all(info.allocatable(each) >= amount for each, amount in offers)
-        )
-
     @cached_property
     def _worth_emptying(self) -> Bools:
-        """bool[nodes]: see `_is_worth_emptying`."""
-        worth = np.zeros(self._cache.table.size, np.bool_)
-        worth[[info.slot for info in filter(self._is_worth_emptying, self._cache.nodes.values())]] = True
+        """bool[nodes]: those that count for EmptyNodes once they are empty."""
+        worth, offers = np.zeros(self._cache.table.size, np.bool_), self._rules.empty_offers.items()
+        for info in self._cache.nodes.values():
+            if info.node is not None and may_be_emptied(info.node):
+                worth[info.slot] = all(info.allocatable(each) >= amount for each, amount in offers)
         return worth
 
     def _nodes_to_empty(self) -> Sequence[NodeInfo]:
         """Those with the fewest pods to move first, of these the least used."""
         found: list[tuple[int, float, str, NodeInfo]] = []
-        fill = self._fill((CPU, MEMORY))
+        fill = fill_of(self._cache.table, (CPU, MEMORY))
         for info in self._cache.nodes.values():
             self._cache.deadline.point()
-            pods = to_move(info) if self._is_worth_emptying(info) else ()
+            pods = to_move(info) if self._worth_emptying[info.slot] else ()
             if not pods or info.name in self._targets:
                 continue
             why = next(filter(None, map(self._movable.why_not, pods)), "")
@@ -440,32 +425,30 @@ class RebalancePlanner:
                 found.append((len(pods), float(fill[info.slot]), info.name, info))
         return [info for *_, info in sorted(found, key=lambda each: each[:3])]
 
-    def _merged(self, transaction: CacheTransaction) -> Step | None:
+    def _merged(self) -> Step | None:
         """A step that empties several small nodes by filling an empty one that is larger."""
-        nodes = filter(self._is_worth_emptying, self._cache.nodes.values())
+        nodes = filter(lambda info: self._worth_emptying[info.slot], self._cache.nodes.values())
         candidates = (
             (info, pods)
             for info in sorted(nodes, key=lambda each: (self._sizes[each.slot], len(each.pods), each.name))
             if info.name not in self._sources and (pods := to_move(info)) and not any(map(self._movable.why_not, pods))
         )
-        return self._together(transaction, candidates, EMPTY_NODES)
+        return self._together(candidates, EMPTY_NODES)
 
-    def _together(
-        self, transaction: CacheTransaction, candidates: Iterable[tuple[NodeInfo, Sequence[PodInfo]]], goal: GoalType
-    ) -> Step | None:
+    def _together(self, candidates: Iterable[tuple[NodeInfo, Sequence[PodInfo]]], goal: GoalType) -> Step | None:
         """A step of all candidates whose pods get other nodes, if it gains enough."""
-        undo_all, failed, why, before = self._undoer(transaction), 0, "", self._measured()
+        undo_all, failed, why, before = self._undoer(), 0, "", self._measured()
         moves, repaired, opened, sources = list[Move](), 0, 0, dict[str, NodeInfo]()
         for info, pods in candidates:
             if failed >= MOST_FAILED:
                 break
             if info.name in self._targets:
                 continue
-            undo, room = self._undoer(transaction), self._room.at(info)
+            undo, room = self._undoer(), self._room.at(info)
             try:
                 if len(pods) > self._left:
                     raise Refused(_TOO_MANY_MOVES)
-                found, better, filled = self._moved(transaction, pods, _NO_TARGETS)
+                found, better, filled = self._moved(pods)
                 if sources and filled and goal == EMPTY_NODES:
                     raise Refused("would need another empty node")
                 if goal == MAKE_ROOM and self._room.at(info) <= room:
@@ -516,62 +499,82 @@ class RebalancePlanner:
 
     # Gangs
 
-    def _make_room_for(self, transaction: CacheTransaction, gang: WaitingGang, steps: list[Step]) -> bool:
+    def _make_room_for(self, gang: WaitingGang, steps: list[Step]) -> bool:
         """Adds a step after which the gang has room, if it has none yet. Later steps leave it that room. Returns whether
         it has room.
         """
         framework = self._view.framework_of(gang.members[0])
         if framework is None:
-            self._held[
-                "pod group", "is of another scheduler, or of a policy with extenders, rules or plugins of others"
-            ] += 1
+            self._held["pod group", NOT_PROVABLE] += 1
             return False
-        if places := places_of(gang, framework, self._cache):
-            undo = self._undoer(transaction)
-            try:
-                seat(transaction, framework, gang.members, places)
-            except Refused as error:
-                undo()
-                self._held["pod group", str(error)] += 1
-                return False
-            return True
+        undo = self._undoer()
+        try:
+            if places := self._places_of(gang, framework):
+                seat(self._transaction, framework, gang.members, places)
+                return True
+        except Refused as error:
+            undo()
+            self._held["pod group", str(error)] += 1
+            return False
+
+        def exact(asked: Asked) -> Sequence[Step]:
+            program = partial(RoomForGang, self._cache, asked, gang)
+            return self._gang_steps(gang, framework, lambda: self._exact.search(program))
+
+        most, fewest = (
+            self._rules.weights[MAKE_ROOM] * len(gang.members),
+            fewest_moves(self._cache, gang, self._largest),
+        )
         found = self._best(
-            transaction,
             MAKE_ROOM,
-            (
-                self._rules.weights[MAKE_ROOM] * len(gang.members),
-                -max(1, fewest_moves(self._cache, gang, self._largest)),
-            ),
-            lambda: self._gang_steps(transaction, gang, framework, self._search_for(transaction, gang, framework)),
-            lambda asked: self._gang_steps(
-                transaction,
-                gang,
-                framework,
-                lambda: self._exact.search(lambda: _programs().RoomForGang(self._cache, asked, gang)),
-            ),
+            (most, -max(1, fewest)),
+            lambda: self._gang_steps(gang, framework, self._search_for(gang, framework)),
+            exact,
             framework=framework,
         )
         steps += found
         return bool(found)
 
-    def _gang_steps(
-        self,
-        transaction: CacheTransaction,
-        gang: WaitingGang,
-        framework: Framework,
-        search: Callable[[], tuple[Targets, Targets]],
-    ) -> Sequence[Step]:
-        """The step that moves pods as `search` says, if it is one. `search` raises Refused."""
-        undo = self._undoer(transaction)
+    def _places_of(self, gang: WaitingGang, framework: Framework, seats: Targets = _NO_TARGETS) -> Targets:
+        """See `places_of`. `seats`: what is held for its members if it finds no room without. Raises Refused once the
+        plan has taken its time.
+        """
         try:
-            step = self._gang_step(transaction, gang, framework, *search())
-            seat(transaction, framework, gang.members, step.places)
+            with self._cache.deadline.bounded(self._end_late):
+                places = places_of(gang, framework, self._cache)
+                return places or (places_in_held_room(gang, framework, self._cache, seats) if seats else {})
+        except _OverError:
+            raise Refused(_OVER) from None
+
+    def _end_late(self) -> None:
+        if self._is_over():
+            raise _OverError
+
+    def _gang_steps(
+        self, gang: WaitingGang, framework: Framework, search: Callable[[], tuple[Targets, Targets]]
+    ) -> Sequence[Step]:
+        """The step that moves pods as `search` says, if it is one. `search` gives these, and the nodes of members, and
+        raises Refused.
+        """
+        undo, weights = self._undoer(), self._rules.weights
+        try:
+            targets, seats = search()
+            if len(targets) > self._left:
+                raise Refused(_TOO_MANY_MOVES)
+            pods = [info.pods[uid] for uid in targets if (info := self._cache.placement(uid)) is not None]
+            moves, gain, opened = self._moved(pods, targets)
+            if not (places := self._places_of(gang, framework, seats)):
+                raise Refused("its own plan finds no room after the moves")
+            gain += weights[MAKE_ROOM] * len(gang.members) - weights.get(EMPTY_NODES, 0) * opened
+            if gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves):
+                raise Refused("the gain is too small")
+            seat(self._transaction, framework, gang.members, places)
         except Refused as error:
             undo()
             self._held["pod group", str(error)] += 1
             return []
-        self._take(step.moves, [self._cache.nodes[move.source] for move in step.moves])
-        return [step]
+        self._take(moves, [self._cache.nodes[move.source] for move in moves])
+        return [Step(moves, gain, gang=gang.group.key, places=places)]
 
     @cached_property
     def _largest(self) -> Mapping[str, int]:
@@ -584,15 +587,12 @@ class RebalancePlanner:
                     largest[each] = max(amount, largest.get(each, 0))
         return largest
 
-    def _search_for(
-        self, transaction: CacheTransaction, gang: WaitingGang, framework: Framework
-    ) -> Callable[[], tuple[Targets, Targets]]:
-        def move(transaction: CacheTransaction, pods: Sequence[PodInfo]) -> Mapping[str, str]:
-            moves, *_ = self._moved(transaction, pods, _NO_TARGETS)
-            return {move.uid: move.target for move in moves}
+    def _search_for(self, gang: WaitingGang, framework: Framework) -> Callable[[], tuple[Targets, Targets]]:
+        def move(pods: Sequence[PodInfo]) -> Targets:
+            return {move.uid: move.target for move in self._moved(pods)[0]}
 
-        search = RoomSearch(
-            cache=self._cache,
+        return RoomSearch(
+            transaction=self._transaction,
             movable=self._movable,
             gang=gang,
             framework=framework,
@@ -602,28 +602,9 @@ class RebalancePlanner:
             undoer=self._undoer,
             point=self._point,
             move=move,
-        )
-        return lambda: search.moves(transaction)
+        ).moves
 
-    def _gang_step(
-        self, transaction: CacheTransaction, gang: WaitingGang, framework: Framework, targets: Targets, seats: Targets
-    ) -> Step:
-        """`seats`: the nodes that the search found for members. Raises Refused; the caller rolls back."""
-        if len(targets) > self._left:
-            raise Refused(_TOO_MANY_MOVES)
-        pods = [info.pods[uid] for uid in targets if (info := self._cache.placement(uid)) is not None]
-        moves, gain, opened = self._moved(transaction, pods, targets)
-        places = places_of(gang, framework, self._cache)
-        if not (places := places or places_in_held_room(gang, framework, self._cache, seats)):
-            raise Refused("its own plan finds no room after the moves")
-        gain += self._rules.weights[MAKE_ROOM] * len(gang.members) - self._rules.weights.get(EMPTY_NODES, 0) * opened
-        if gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves):
-            raise Refused("the gain is too small")
-        return Step(moves, gain, gang=gang.group.key, places=places)
-
-    def _prove_gang(
-        self, transaction: CacheTransaction, step: Step, pods: Sequence[PodInfo], targets: Mapping[str, str]
-    ) -> None:
+    def _prove_gang(self, step: Step, pods: Sequence[PodInfo], targets: Mapping[str, str]) -> None:
         """Raises Refused if these moves do not make the room."""
         gang = waiting_gang(self._cache, step.gang)
         if gang is None or not all(member.uid in step.places for member in gang.members):
@@ -632,16 +613,15 @@ class RebalancePlanner:
         if framework is None:
             raise Refused("the policy of the pod group has changed")
         nodes = filter(None, map(self._cache.present, {*step.places.values()}))
-        transaction.remove([pod for info in nodes for pod in info.pods.values() if pod.terminating])
-        self._moved(transaction, pods, targets)
+        self._transaction.remove([pod for info in nodes for pod in info.pods.values() if pod.terminating])
+        self._moved(pods, targets)
         if not self._quick:
-            seat(transaction, framework, gang.members, step.places)
+            seat(self._transaction, framework, gang.members, step.places)
 
     # Steps
 
     def _best(
         self,
-        transaction: CacheTransaction,
         goal: GoalType,
         most: tuple[int, int],
         local: Callable[[], Sequence[Step]],
@@ -652,13 +632,13 @@ class RebalancePlanner:
         """What the local search finds, or the exact one, if that is better; leaves pods where that moves them. `most`:
         the gain and the fewest moves, negative, that nothing can beat. `whole`, `framework`: see `_asked`.
         """
-        undo = self._undoer(transaction)
+        undo = self._undoer()
         steps = local()
         late = self._view.elapsed() >= LATE_SECONDS
         if _worth(steps) >= most or not self._exact.may_begin(late=late):
             return steps
         undo()
-        undo, asked = self._undoer(transaction), self._asked(goal, whole, framework)
+        undo, asked = self._undoer(), self._asked(goal, whole, framework)
         others = exact(asked) if asked is not None else ()
         self._exact.judge(better=(better := _worth(others) > _worth(steps)))
         if better:
@@ -692,13 +672,13 @@ class RebalancePlanner:
         weight, least = self._rules.weights[goal], self._rules.min_gain
         return Asked(found, framework, takes, self._budgets, self._left, weight, least)
 
-    def _undoer(self, transaction: CacheTransaction) -> Callable[[], None]:
+    def _undoer(self) -> Callable[[], None]:
         """A function after which everything is as it is now. To be called once."""
-        before, restore, moves = transaction.checkpoint(), self._budgets.restorer(), self._dependants.moves
+        before, restore, moves = self._transaction.checkpoint(), self._budgets.restorer(), self._dependants.moves
         sources, targets, left, held = set(self._sources), set(self._targets), self._left, self._held.copy()
 
         def undo() -> None:
-            transaction.rollback(before)
+            self._transaction.rollback(before)
             restore()
             self._dependants.undo(moves)
             self._sources.intersection_update(sources)
@@ -707,25 +687,17 @@ class RebalancePlanner:
 
         return undo
 
-    def _add(
-        self,
-        transaction: CacheTransaction,
-        candidate: _Candidate | None,
-        steps: list[Step],
-        targets: Mapping[str, str] = _NO_TARGETS,
-    ) -> bool:
+    def _add(self, candidate: _Candidate, steps: list[Step], targets: Mapping[str, str] = _NO_TARGETS) -> bool:
         """Adds the candidate's step, if there is one, and leaves its pods where they would be."""
-        if candidate is None:
-            return False
         what: HeldBackKind = "pod" if candidate.goal in (REPAIR_VIOLATIONS, FEWEST_FRAGMENTS) else "node"
         if self._is_over():
             self._held[what, _OVER] += 1
             return False
-        undo = self._undoer(transaction)
+        undo = self._undoer()
         try:
             if len(candidate.pods) > self._left:
                 raise Refused(_TOO_MANY_MOVES)
-            step = self._try(transaction, candidate, targets)
+            step = self._try(candidate, targets)
         except Refused as error:
             undo()
             self._held[what, str(error)] += 1
@@ -739,12 +711,12 @@ class RebalancePlanner:
         self._targets.update(move.target for move in moves)
         self._left -= len(moves)
 
-    def _try(self, transaction: CacheTransaction, candidate: _Candidate, targets: Mapping[str, str]) -> Step:
+    def _try(self, candidate: _Candidate, targets: Mapping[str, str]) -> Step:
         """The step, whose pods are where they would be afterwards. `targets`: the nodes by uid, if they are known.
         Raises Refused; the caller rolls back.
         """
         before = self._measured()
-        moves, *worth = self._moved(transaction, candidate.pods, targets)
+        moves, *worth = self._moved(candidate.pods, targets)
         return self._step(moves, worth, candidate.sources, candidate.goal, before)
 
     def _measured(self) -> tuple[int, float]:
@@ -785,7 +757,7 @@ class RebalancePlanner:
         )
 
     def _moved(
-        self, transaction: CacheTransaction, pods: Sequence[PodInfo], targets: Mapping[str, str]
+        self, pods: Sequence[PodInfo], targets: Mapping[str, str] = _NO_TARGETS
     ) -> tuple[Sequence[Move], int, int]:
         """The moves of these pods, the largest first, the gain by pods that pass their filters again, and how many nodes
         are not empty any more that were to be. `targets`, and what it raises: see `_try`.
@@ -798,16 +770,16 @@ class RebalancePlanner:
             assert source is not None, "a pod that may move has a node"
             noticing = [] if self._quick else self._dependants.noticing(pod)
             repairs = REPAIR_VIOLATIONS in weights
-            own = repairs and self.is_broken(transaction, pod)
-            before = self._dependants.broken(transaction, noticing, pod.uid, moved=False) if noticing else {}
-            transaction.remove([pod])
-            target, opens = self._place(transaction, pod, sources, targets.get(pod.uid, ""))
+            own = repairs and self.is_broken(pod)
+            before = self._dependants.broken(noticing, pod.uid, moved=False) if noticing else {}
+            self._transaction.remove([pod])
+            target, opens = self._place(pod, sources, targets.get(pod.uid, ""))
             opened += opens
-            after = self._dependants.broken(transaction, noticing, pod.uid, moved=True) if noticing else {}
+            after = self._dependants.broken(noticing, pod.uid, moved=True) if noticing else {}
             if not after.keys() <= before.keys():
                 raise Refused("a constraint of another pod would be broken")
             mended = [each for uid, each in before.items() if repairs and uid not in after]
-            repaired += own + sum(not self.is_broken(transaction, each) for each in mended)
+            repaired += own + sum(not self.is_broken(each) for each in mended)
             assert pod.owner is not None
             owner = f"{pod.owner.kind}/{pod.owner.name}"
             moves.append(Move(pod.uid, pod.key, owner, pod.owner.uid, source.name, target, pod.requests.amounts))
@@ -815,9 +787,7 @@ class RebalancePlanner:
             raise Refused("a PodDisruptionBudget allows no disruption")
         return moves, weights.get(REPAIR_VIOLATIONS, 0) * repaired, opened
 
-    def _place(
-        self, transaction: CacheTransaction, pod: PodInfo, sources: Collection[str], target: str
-    ) -> tuple[str, bool]:
+    def _place(self, pod: PodInfo, sources: Collection[str], target: str) -> tuple[str, bool]:
         """The node that the pod gets, and whether that was to be empty. `target`: the only node that it may get; "": any
         but `sources`.
         """
@@ -842,7 +812,7 @@ class RebalancePlanner:
                 if self._counts_as_empty(chosen) and len(others := slots[~self._worth_emptying[slots]]):
                     chosen = self._fullest(pod, others)
             opens = self._counts_as_empty(chosen)
-            if reserve(transaction, framework, state, again, chosen.name) is not None:
+            if reserve(self._transaction, framework, state, again, chosen.name) is not None:
                 raise Refused("a plugin refuses to reserve the node")
         except PluginError as error:
             raise Refused("a plugin failed") from error
@@ -852,7 +822,7 @@ class RebalancePlanner:
 
     def _fullest(self, pod: PodInfo, slots: Int64s) -> NodeInfo:
         """The fullest of these nodes, and of several such as empty ones the largest."""
-        fill = self._fill((CPU, MEMORY, *pod.requests.amounts))[slots]
+        fill = fill_of(self._cache.table, (CPU, MEMORY, *pod.requests.amounts))[slots]
         fullest = slots[fill == fill.max()]
         return self._cache.node_at(int(fullest[int(np.argmax(self._sizes[fullest]))]))
 
@@ -862,17 +832,9 @@ class RebalancePlanner:
         within[self._cache.table.slots_of([*sources, *self._sources])] = False
         return within
 
-    def _fill(self, resources: Iterable[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """float64[nodes]: the greatest share of these resources that pods request."""
-        table = self._cache.table
-        shares = np.zeros(table.size)
-        for resource in resources:
-            np.maximum(shares, table.requested(resource) / np.maximum(table.allocatable(resource), 1), out=shares)
-        return shares
-
     # Constraints
 
-    def broken_of(self, transaction: CacheTransaction, pods: Sequence[PodInfo]) -> Collection[str]:
+    def broken_of(self, pods: Sequence[PodInfo]) -> Collection[str]:
         """The uids of the pods whose required affinity or hard spread does not hold. What a template's filters know of
         the cluster is found out once, and each of its pods is taken off its node in a dry run.
         """
@@ -888,7 +850,7 @@ class RebalancePlanner:
                     states[key] = None if framework.pre_filter(state, again).status is not None else (again, state)
                 known = states[key]
                 if known is None or pod.terminating:  # which filters do not count
-                    broken = self.is_broken(transaction, pod, CONSTRAINTS)
+                    broken = self.is_broken(pod, CONSTRAINTS)
                 else:
                     again, state = known[0], known[1].clone()
                     framework.remove_pod(state, again, pod, info)
@@ -900,14 +862,14 @@ class RebalancePlanner:
                 found.add(pod.uid)
         return found
 
-    def is_broken(self, transaction: CacheTransaction, pod: PodInfo, only: Collection[str] = ()) -> bool:
+    def is_broken(self, pod: PodInfo, only: Collection[str] = ()) -> bool:
         """True if the pod does not pass its filters on its node. `only`: those of these plugins; empty: all."""
         self._cache.deadline.point()
         framework, info = self._view.framework_of(pod), self._cache.placement(pod.uid)
         if framework is None or info is None or info.node is None:
             return False
-        again, state, before = created_again(pod), CycleState(), transaction.checkpoint()
-        transaction.remove([pod])
+        again, state, before = created_again(pod), CycleState(), self._transaction.checkpoint()
+        self._transaction.remove([pod])
         try:
             if not only:
                 return not passes(framework, again, state, info, alone=True)
@@ -918,14 +880,7 @@ class RebalancePlanner:
         except PluginError:
             return False
         finally:
-            transaction.rollback(before)
-
-
-def _programs() -> Any:
-    """The module `moves_program`, which few plans need."""
-    from podwright.core.rebalance import moves_program  # noqa: PLC0415 -- see above
-
-    return moves_program
+            self._transaction.rollback(before)
 
 
 def _worth(steps: Sequence[Step]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,16 @@ from podwright.core.objects.resources import PODS
 from podwright.core.rebalance.movable import Movable, may_be_emptied, to_move
 from podwright.core.rebalance.rules import RebalanceRules
 from podwright.core.state.cache import Cache
+from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
+
+
+def fill_of(table: NodeTable, resources: Iterable[str]) -> NDArray[np.float64]:
+    """float64[nodes]: the greatest share of these resources that pods request."""
+    shares = np.zeros(table.size)
+    for resource in resources:
+        np.maximum(shares, table.requested(resource) / np.maximum(table.allocatable(resource), 1), out=shares)
+    return shares
 
 
 class Room:

@@ -7,7 +7,8 @@ costs one function call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
 
 from podwright.core.objects.control_flow import ControlFlowError
@@ -46,6 +47,17 @@ class Deadline:
             if seconds > self.longest_step:
                 raise TookLongError
             self.check()
+
+    @contextmanager
+    def bounded(self, check: Callable[[], None]) -> Iterator[None]:
+        """Within the block, points call `check`, which may raise a ControlFlowError, unless there is a deadline."""
+        before, longest = self.check, self.longest_step
+        if before is None:
+            self.check, self.longest_step = check, inf
+        try:
+            yield
+        finally:
+            self.check, self.longest_step = before, longest
 
     def point(self) -> None:
         """A place in a long loop. Raises TookLongError. What the caller has built so far must be complete, or not in

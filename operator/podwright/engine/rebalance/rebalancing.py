@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -57,7 +57,9 @@ class Progress:
 
 
 @dataclass(slots=True)
-class _Known:
+class KnownPolicy:
+    """A policy, and what has become of its plans."""
+
     rules: RebalanceRules
     recent: RecentMoves
     due: float = 0.0
@@ -99,46 +101,34 @@ class Rebalancing:
             assigned=assigned,
         )
         self._namespaces = frozenset({*SYSTEM_NAMESPACES, namespace})
-        self._known: dict[str, _Known] = {}
+        self.known: dict[str, KnownPolicy] = {}
+        """The valid ones, by name. To be read only."""
         self._task: asyncio.Task[None] | None = None
 
     # Policies
 
     def set(self, rules: RebalanceRules, recent: RecentMoves) -> None:
         """Adds or replaces a policy. `recent`: as the status of one that was unknown says it."""
-        known = self._known.get(rules.name)
+        known = self.known.get(rules.name)
         if known is None or known.rules.uid != rules.uid:
-            self._known[rules.name] = _Known(rules, recent)
+            self.known[rules.name] = KnownPolicy(rules, recent)
             self.moves.spare(recent.spared)
         elif known.rules.generation != rules.generation:  # not only its status
             known.rules, known.due = rules, 0.0
 
     def remove(self, name: str) -> None:
         """Removes a policy, if there is one."""
-        self._known.pop(name, None)
+        self.known.pop(name, None)
 
-    def names(self) -> Collection[str]:
-        """Those of the policies that are valid."""
-        return self._known.keys()
+    def state_of(self, rules: RebalanceRules) -> str:
+        """The mode of a policy, Conflict, or Closed while no window is open though it is not stopped."""
+        if self.conflict(rules.name):
+            return "Conflict"
+        return "Closed" if rules.mode != "Stop" and not rules.is_open(self._sources.wall()) else rules.mode
 
-    def get(self, name: str) -> RebalanceRules | None:
-        known = self._known.get(name)
-        return None if known is None else known.rules
-
-    def is_closed(self, name: str) -> bool:
-        """True if no window of the policy is open now, though it is not stopped."""
-        known = self._known.get(name)
-        return known is not None and known.rules.mode != "Stop" and not known.rules.is_open(self._sources.wall())
-
-    def progress(self, name: str) -> Progress | None:
-        """What has become of the last plan."""
-        known = self._known.get(name)
-        return None if known is None else known.progress
-
-    def recent(self, name: str) -> Sequence[tuple[float, int]]:
-        """The moves that count for `max_moves`, by their spans."""
-        known = self._known.get(name)
-        return () if known is None else known.recent.spans(self._sources.wall())
+    def count_recent(self, known: KnownPolicy) -> int:
+        """How many moves count for `max_moves`."""
+        return known.recent.count(self._sources.wall())
 
     def waiting_pod(self, uid: str) -> PodInfo | None:
         """A pod that waits for a node."""
@@ -147,10 +137,10 @@ class Rebalancing:
 
     def conflict(self, name: str) -> str:
         """Why an enforcing policy moves nothing: it could undo the moves of an older one, for ever. "" if it may."""
-        own = self._known.get(name)
+        own = self.known.get(name)
         if own is None or own.rules.mode != "Enforce":
             return ""
-        oldest = min((known.rules for known in self._known.values() if known.rules.mode == "Enforce"), key=_age)
+        oldest = min((known.rules for known in self.known.values() if known.rules.mode == "Enforce"), key=_age)
         if _goals(oldest) == _goals(own.rules):
             return ""
         return f"the older policy {oldest.name} has other goals or weights, and each could undo the other's moves"
@@ -161,7 +151,7 @@ class Rebalancing:
         """Looks after all policies, beside the loop, unless that is still going on. Places that another process has
         held come first.
         """
-        if not self.moves.look_after() and self._known and (self._task is None or self._task.done()):
+        if not self.moves.look_after() and self.known and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run(), name="podwright rebalancing")
 
     def cancel(self) -> None:
@@ -180,19 +170,19 @@ class Rebalancing:
         again = True
         while again:
             again = False
-            for name in [*self._known]:
-                known = self._known.get(name)
+            for name in [*self.known]:
+                known = self.known.get(name)
                 if known is not None and known.rules.mode != "Stop" and self._is_due(known):
                     try:
                         again |= await self._plan(known)
                     except Exception:
                         log.exception("rebalance policy %s cannot be planned", name)
 
-    def _is_due(self, known: _Known) -> bool:
+    def _is_due(self, known: KnownPolicy) -> bool:
         is_open = known.rules.is_open(self._sources.wall())
         return is_open and (self._sources.clock() >= known.due or self._others_wait(known))
 
-    def _others_wait(self, known: _Known) -> bool:
+    def _others_wait(self, known: KnownPolicy) -> bool:
         """True if gangs wait for room that did not wait when the last plan was made."""
         if not known.rules.gangs or self._sources.clock() < known.planned + DEMAND_SECONDS:
             return False
@@ -201,14 +191,14 @@ class Rebalancing:
     def _waiting(self, rules: RebalanceRules) -> Iterable[str]:
         return (gang.group.key for gang in waiting_gangs(self.cache, rules))
 
-    async def _plan(self, known: _Known) -> bool:
+    async def _plan(self, known: KnownPolicy) -> bool:
         """Plans, and carries the plan out. True if the policy is to plan again at once."""
         rules, now = known.rules, self._sources.wall()
         enforce = rules.mode == "Enforce" and not self.conflict(rules.name)
         known.planned = self._sources.clock()
         known.due = known.planned + rules.interval
         known.waited = frozenset(self._waiting(rules))
-        asked = replace(rules, max_moves=rules.max_moves - known.recent.count(now)) if enforce else rules
+        asked = replace(rules, max_moves=rules.max_moves - self.count_recent(known)) if enforce else rules
         try:
             plan = await self._elsewhere.ask(lambda: self._planner(asked).plan())
         except NoChildAnswerError as error:
@@ -236,18 +226,18 @@ class Rebalancing:
             progress.ended = NOT_APPROVED
         return not pause
 
-    def _pause(self, known: _Known) -> float:
+    def _pause(self, known: KnownPolicy) -> float:
         """How long after a plan that ended early the next one is made."""
         if not any(self._waiting(known.rules)):
             return AGAIN_SECONDS
         return min(AGAIN_SECONDS, SOON_SECONDS * 2 ** min(MOST_DOUBLED, known.failed - 1)) if known.failed else 0.0
 
-    def _run_of(self, known: _Known, progress: Progress) -> Run:
+    def _run_of(self, known: KnownPolicy, progress: Progress) -> Run:
         rules = known.rules
         return Run(
             rules=rules,
-            changed=lambda: self._known.get(rules.name) is not known or known.rules is not rules,
-            stopped=lambda: self._known.get(rules.name) is not known or known.rules.mode == "Stop",
+            changed=lambda: self.known.get(rules.name) is not known or known.rules is not rules,
+            stopped=lambda: self.known.get(rules.name) is not known or known.rules.mode == "Stop",
             begun=lambda: known.recent.add(self._sources.wall()),
             moved=progress.moved.add,
         )

@@ -7,13 +7,13 @@ any pod, to those who may see all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from podwright.core.objects.resources import CPU
-from podwright.core.rebalance.rules import RebalanceRules, Step
+from podwright.core.rebalance.rules import Step
 from podwright.engine.process.steps import Steps
-from podwright.engine.rebalance.rebalancing import Progress, Rebalancing
+from podwright.engine.rebalance.rebalancing import KnownPolicy, Progress, Rebalancing
 from podwright.engine.view.nodes import MOST_RESOURCES, RACK_LABELS
 from podwright.engine.view.rebalance_picture import PictureOptions, picture_of
 
@@ -55,10 +55,10 @@ class PlanRows:
 
 def plan_rows(rebalancing: Rebalancing) -> Steps[PlanRows]:
     """Reads all policies."""
-    names, rows = sorted(rebalancing.names()), list[PlanRow]()
+    names, rows = sorted(rebalancing.known), list[PlanRow]()
     for number, name in enumerate(names[:MOST_POLICIES], start=1):
-        if (rules := rebalancing.get(name)) is not None:
-            rows.append(_row(rebalancing, rules))
+        if (known := rebalancing.known.get(name)) is not None:
+            rows.append(_row(rebalancing, known))
         if number % POLICIES_A_STEP == 0:
             yield
     return PlanRows(tuple(rows), len(names))
@@ -72,16 +72,16 @@ def about_plan(
     """The last plan of a policy, empty if there is no policy. `shows`: whether the pods of a namespace are shown by name,
     "" for those of all.
     """
-    rules = rebalancing.get(name)
-    if rules is None:
+    known = rebalancing.known.get(name)
+    if known is None:
         return {}
-    row, progress = _row(rebalancing, rules), rebalancing.progress(name)
+    rules, progress, row = known.rules, known.progress, asdict(_row(rebalancing, known))
     found: Answer = {
         "name": name,
-        "state": row.state,
+        "state": row["state"],
         "conflict": rebalancing.conflict(name)[:LONGEST],
         "goals": [[goal, weight] for goal, weight in rules.weights.items()],
-        "recent": sum(moves for _, moves in rebalancing.recent(name)),
+        "recent": rebalancing.count_recent(known),
         "maxMoves": rules.max_moves,
     }
     if progress is None:
@@ -100,13 +100,9 @@ def about_plan(
             resources.update(dict.fromkeys(move.requests))
         yield
     found |= {
-        "time": progress.time,
-        "gain": row.gain,
-        "gained": row.gained,
-        "moves": row.moves,
-        "moved": row.moved,
+        **{each: row[each] for each in ("time", "gain", "gained", "moves", "moved")},
         "steps": steps,
-        "unlisted": row.moves - listed,
+        "unlisted": row["moves"] - listed,
         "resources": sorted(resources, key=lambda each: ("/" not in each, each != CPU, each))[:MOST_RESOURCES],
     }
     if shows(""):
@@ -119,34 +115,19 @@ def about_plan(
 
 def plan_picture(rebalancing: Rebalancing, name: str, resource: str) -> Steps[str]:
     """The picture of the last plan of a policy, as SVG without a style; "" without a plan."""
-    progress = rebalancing.progress(name)
-    if progress is None:
+    known = rebalancing.known.get(name)
+    if known is None or (progress := known.progress) is None:
         return ""
     options = PictureOptions(resource, RACK_LABELS, MOST_NODES, progress.moved, style="")
     return (yield from picture_of(rebalancing.cache, progress.plan, rebalancing.waiting_pod, options))
 
 
-def _row(rebalancing: Rebalancing, rules: RebalanceRules) -> PlanRow:
-    progress = rebalancing.progress(rules.name)
-    state: str = rules.mode
-    if rebalancing.conflict(rules.name):
-        state = "Conflict"
-    elif rebalancing.is_closed(rules.name):
-        state = "Closed"
+def _row(rebalancing: Rebalancing, known: KnownPolicy) -> PlanRow:
+    name, state, progress = known.rules.name, rebalancing.state_of(known.rules), known.progress
     if progress is None:
-        return PlanRow(rules.name, state, None, 0, 0, 0, 0, ended=False)
-    plan = progress.plan
-    moves = sum(len(step.moves) for step in plan.steps)
-    return PlanRow(
-        rules.name,
-        state,
-        progress.time,
-        plan.gain,
-        progress.gained,
-        moves,
-        len(progress.moved),
-        ended=bool(progress.ended),
-    )
+        return PlanRow(name, state, None, 0, 0, 0, 0, ended=False)
+    gain, moves, moved = progress.plan.gain, len(progress.plan.moves), len(progress.moved)
+    return PlanRow(name, state, progress.time, gain, progress.gained, moves, moved, ended=bool(progress.ended))
 
 
 def _moves(step: Step, progress: Progress, shows: Callable[[str], bool], most: int) -> Iterator[tuple[str, ...]]:

@@ -37,10 +37,8 @@ _ACTIVE: Final = {
     "Plan": UntimedCondition(ACTIVE, True, "Planning", "The policy plans, and moves nothing."),
     "Enforce": UntimedCondition(ACTIVE, True, "Enforcing", "The moves of its plans are made."),
     "Stop": UntimedCondition(ACTIVE, False, "Stopped", "Its mode is Stop."),
+    "Closed": UntimedCondition(ACTIVE, False, "OutsideWindow", "No window of the policy is open now."),
 }
-
-
-_OUTSIDE: Final = UntimedCondition(ACTIVE, False, "OutsideWindow", "No window of the policy is open now.")
 
 
 class RebalanceDoor(CheckedDoor):
@@ -63,27 +61,24 @@ class RebalanceDoor(CheckedDoor):
         self._rebalancing.remove(name)
 
     def status_of(self, name: str, seen: SeenObject, now: str) -> dict[str, Any]:
-        conflict = self._rebalancing.conflict(name)
-        rules, progress = self._rebalancing.get(name), self._rebalancing.progress(name)
-        if rules is None:
+        known = self._rebalancing.known.get(name)
+        if known is None:
             active = UntimedCondition(ACTIVE, False, "NotAccepted", "The policy is not valid, and plans nothing.")
-        elif conflict:
+        elif conflict := self._rebalancing.conflict(name):
             active = UntimedCondition(ACTIVE, False, "Conflict", f"The policy moves nothing: {conflict}.")
-        elif self._rebalancing.is_closed(name):
-            active = _OUTSIDE
         else:
-            active = _ACTIVE[rules.mode]
+            active = _ACTIVE[self._rebalancing.state_of(known.rules)]
         found = (accepted("policy", seen.problem), active)
         status = checked_status(found, generation=seen.generation, previous=seen.status, now=now)
         # An invalid policy keeps what it has counted, for the time when it is valid again.
-        if spans := recent_of(seen.status).spans(self._clock()) if rules is None else self._rebalancing.recent(name):
+        if spans := (recent_of(seen.status) if known is None else known.recent).spans(self._clock()):
             status["recentMoves"] = sum(moves for _, moves in spans)
             status["recent"] = [{"since": rfc3339(since), "moves": moves} for since, moves in spans]
         if spared := [each for each in self._rebalancing.moves.spared().items() if len(each[0]) <= MAX_UID]:
             last = nlargest(MAX_SPARED, spared, key=lambda each: each[1])
             status["spared"] = [{"uid": uid, "until": rfc3339(until)} for uid, until in last]
-        if progress is not None:
-            status["plan"] = _shown(progress)
+        if known is not None and known.progress is not None:
+            status["plan"] = _shown(known.progress)
         return status
 
     def warnings_of(self, status: Raw) -> Mapping[str, str]:

@@ -17,15 +17,15 @@ from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.rebalance import view_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RebalanceFigures:
     """What a RebalancePolicy has done: how many plans had moves, the moves, the gain, and moves to other nodes."""
 
     policy: str
-    plans: int
-    moves: int
-    gain: int
-    astray: int
+    plans: int = 0
+    moves: int = 0
+    gain: int = 0
+    astray: int = 0
 
 
 @dataclass(slots=True)
@@ -40,10 +40,10 @@ class ReplayedRebalancing:
     waiting: Callable[[], Sequence[PodInfo]]
     settled: Callable[[], None]
     recent: RecentMoves = field(default_factory=RecentMoves)
-    plans: int = 0
-    moves: int = 0
-    gain: int = 0
-    astray: int = 0
+    figures: RebalanceFigures = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.figures = RebalanceFigures(self.rules.name)
 
     def plan(self) -> None:
         """Makes a plan now, and carries it out."""
@@ -52,25 +52,22 @@ class ReplayedRebalancing:
             return
         rules = replace(self.rules, max_moves=self.rules.max_moves - self.recent.count(now))
         plan = self._planner(rules).plan()
-        self.plans += bool(plan.steps)
+        self.figures.plans += bool(plan.steps)
         for step in plan.steps:
             if self._planner(self.rules).prove(step) or not self._carry_out(step):
                 break
-            self.gain += step.gain
+            self.figures.gain += step.gain
 
     def _planner(self, rules: RebalanceRules) -> RebalancePlanner:
         return RebalancePlanner(self.cluster.cache, rules, replace(view_of(self.cluster), waiting=self.waiting()))
 
     def _carry_out(self, step: Step) -> bool:
         """Returns whether all pods came to their places."""
-        astray = self.astray
+        astray = self.figures.astray
         for move in step.moves:
-            if self.astray == astray:
+            if self.figures.astray == astray:
                 self.recent.add(self.cluster.clock.now)
-                self.moves += 1
-                self.astray += not self.move(move)
+                self.figures.moves += 1
+                self.figures.astray += not self.move(move)
         self.settled()
-        return self.astray == astray
-
-    def figures(self) -> RebalanceFigures:
-        return RebalanceFigures(self.rules.name, self.plans, self.moves, self.gain, self.astray)
+        return self.figures.astray == astray

@@ -524,7 +524,7 @@ class _Replay:
             unplaced=dict(reasons.most_common(10)),
             queues=self._queue_meter.figures(),
             queue_samples=self._queue_meter.samples,
-            rebalancing=[each.figures() for each in self._rebalanced.values()],
+            rebalancing=[each.figures for each in self._rebalanced.values()],
             gangs=self._cache.groups.waiting(),
         )
 

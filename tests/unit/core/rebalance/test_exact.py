@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from podwright.core.framework.program import Answer
-from podwright.core.rebalance import exact, moves_program
+from podwright.core.rebalance import exact, moves_program, planner
 from podwright.core.rebalance.exact import (
     BETTER,
     NO_TIME,
@@ -182,7 +182,7 @@ def test_of_large_clusters_nothing_is_searched_exactly(where, name, monkeypatch)
 def test_a_program_that_is_too_large_is_made_once_for_a_plan(monkeypatch):
     made, program = [], moves_program.RoomForGang
     monkeypatch.setattr(moves_program, "MOST_CELLS", 4)
-    monkeypatch.setattr(moves_program, "RoomForGang", lambda *args: made.append(1) or program(*args))
+    monkeypatch.setattr(planner, "RoomForGang", lambda *args: made.append(1) or program(*args))
     gangs = [each for name in ("one", "two") for each in gang(name, 2, "6")]
     plan = plan_of(loaded(*filled([7], *[[1, 1, 1]] * 10), *gangs), rules(goals=GANGS), solve=by_highs)
     assert (len(plan.moves), plan.exact, made) == (4, TOO_LARGE, [1])

@@ -268,9 +268,9 @@ def test_many_gangs_without_room_cost_a_bounded_search_in_each_namespace(monkeyp
     searched = []
     moves = RoomSearch.moves
 
-    def counted(search, transaction):
+    def counted(search):
         searched.append(search.gang.name)
-        return moves(search, transaction)
+        return moves(search)
 
     monkeypatch.setattr(RoomSearch, "moves", counted)
     other = gang("train", 2, "6")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.node import parse_node
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
 from podwright.core.rebalance import planner
@@ -19,6 +20,7 @@ from support.rebalance.kit import (
     ZONE,
     budget,
     carry_out,
+    gang,
     item,
     loaded,
     node,
@@ -841,6 +843,21 @@ def test_a_plan_that_takes_long_has_what_was_found_until_then(goal):
     carry_out(cluster, plan, asked)
 
 
+def test_the_plan_of_a_large_gang_ends_with_the_time_of_the_plan(monkeypatch):
+    """The members of the second gang are not all scheduled, and the room of the first is still made."""
+    scheduled, schedule = [], Simulation.schedule
+    monkeypatch.setattr(Simulation, "schedule", lambda self, pod: scheduled.append(pod.name) or schedule(self, pod))
+    nodes = [each for i in range(4) for each in (node(f"n{i}"), old(f"p{i}", f"n{i}"))]
+    cluster = loaded(*nodes, *gang("first", 1, "4"), *gang("second", 40, "1m", created="2023-11-14T01:00:00Z"))
+    asked, before = rules(goals=[{"type": "MakeRoom", "gangs": ["*"]}]), copy_of(cluster)
+    view = replace(view_of(cluster), elapsed=Elapsed(planner.PLAN_SECONDS - 20))
+    plan = RebalancePlanner(cluster.cache, asked, view).plan()
+    assert copy_of(cluster) == before
+    assert [step.why for step in plan.steps] == ["makes room for pod group default/first"]
+    assert "1 pod group: the plan has taken 12 s before" in reasons(plan)
+    assert 0 < sum(name.startswith("second") for name in scheduled) < 40
+
+
 def test_pods_that_are_not_looked_at_in_time_are_not_repaired():
     cluster = loaded(node("n0"), *(old(f"p{i}", "n0") for i in range(3)))
     view = replace(view_of(cluster), elapsed=Elapsed(planner.PLAN_SECONDS))
@@ -852,9 +869,9 @@ def test_moves_that_are_undone_leave_what_is_known_of_the_pods_that_notice_them(
     """The pod of each of the nodes would fill an empty one."""
     asked, broken_of = [], RebalancePlanner.broken_of
 
-    def counted(planner, transaction, pods):
+    def counted(planner, pods):
         asked.extend(pods)
-        return broken_of(planner, transaction, pods)
+        return broken_of(planner, pods)
 
     monkeypatch.setattr(RebalancePlanner, "broken_of", counted)
     nodes = [each for i in range(4) for each in (node(f"n{i}"), old(f"p{i}", f"n{i}", "3"))]

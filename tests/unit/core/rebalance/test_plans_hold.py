@@ -14,15 +14,16 @@ from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.rebalance.fragments import DeviceFragments
 from podwright.core.rebalance.gangs import places_of, waiting_gang
 from podwright.core.rebalance.planner import CONSTRAINTS, RebalancePlanner
-from podwright.core.state.transaction import CacheTransaction
 from podwright.simulator.rebalance import view_of
 from support.gangs.highs import by_highs
 from support.rebalance.kit import ZONE, carry_out, empty_nodes, generated, rules
 from support.simulator.kit import copy_of
 
 CLUSTERS = int(os.environ.get("PODWRIGHT_REBALANCES", "40"))
-RARE = (1598, 1782)
-"""Fragments become more with the second move of a step, and with a step that empties several nodes."""
+RARE = (1598, 1782, 6110, 6183)
+"""Fragments become more with the second move of a step, and with a step that empties several nodes. What running pods
+request is counted anew while a move is tried.
+"""
 GOALS = (
     [{"type": "EmptyNodes"}],
     [{"type": "RepairViolations"}],
@@ -45,8 +46,7 @@ ROOM_IN_ZONES = {"type": "MakeRoom", "requests": {"cpu": "4"}, "weight": 3, "top
 
 def broken(cluster, asked):
     planner = RebalancePlanner(cluster.cache, asked, view_of(cluster))
-    with CacheTransaction(cluster.cache) as transaction:
-        return {pod.uid.rstrip("+") for pod in planner.broken_pods(transaction)}
+    return {pod.uid.rstrip("+") for pod in planner.broken_pods()}
 
 
 @pytest.mark.parametrize("seed", range(CLUSTERS))
@@ -54,9 +54,7 @@ def test_many_pods_are_broken_as_each_of_them_is(seed):
     cluster = generated(Random(seed))
     pods = [pod for info in cluster.cache.nodes.values() for pod in info.pods.values()]
     planner = RebalancePlanner(cluster.cache, rules(), view_of(cluster))
-    with CacheTransaction(cluster.cache) as transaction:
-        each = {pod.uid for pod in pods if planner.is_broken(transaction, pod, CONSTRAINTS)}
-        assert planner.broken_of(transaction, pods) == each
+    assert planner.broken_of(pods) == {pod.uid for pod in pods if planner.is_broken(pod, CONSTRAINTS)}
 
 
 @pytest.mark.parametrize("seed", sorted({*range(CLUSTERS), *RARE}))

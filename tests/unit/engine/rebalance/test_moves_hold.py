@@ -195,7 +195,7 @@ async def test_undisturbed_every_moved_pod_runs_at_its_place_and_moves_end(seed)
         plans, still = [], 0
         for _ in range(300):
             await world.step()
-            progress = world.engine.rebalancing.progress("tidy")
+            progress = world.engine.rebalancing.known["tidy"].progress
             if progress is not None and (not plans or plans[-1] is not progress):
                 plans.append(progress)
                 still = 0 if progress.plan.steps else still + 1

@@ -69,7 +69,7 @@ async def test_a_plan_has_its_moves_with_reasons_and_what_holds_others_back():
     assert found["goals"] == [["EmptyNodes", 1]]
     assert found["exact"] == ""
     assert len(found["hash"]) == 16
-    assert found["heldBack"] == [*map(str, rig.engine.rebalancing.progress("tidy").plan.held_back)]
+    assert found["heldBack"] == [*map(str, rig.engine.rebalancing.known["tidy"].progress.plan.held_back)]
 
 
 async def test_pods_are_named_for_those_who_may_see_them():
@@ -87,7 +87,7 @@ async def test_the_gang_that_gets_room_is_named_for_those_who_may_see_it():
     rig = await planned()
     move = Move("u", "team/web", "ReplicaSet/web", "o", "node-01", "node-02", {})
     step = Step([move], 1, gang="api:secret/train")
-    rig.engine.rebalancing.progress("tidy").plan = RebalancePlan("tidy", [step])
+    rig.engine.rebalancing.known["tidy"].progress.plan = RebalancePlan("tidy", [step])
     assert about(rig)["steps"][0]["why"] == "makes room for pod group secret/train"
     assert about(rig, "team")["steps"][0]["why"] == "makes room for a pod group"
 
@@ -106,7 +106,7 @@ async def test_the_racks_are_drawn_before_and_after():
     svg = at_once(drawn(rig))
     for rack in range(4):
         assert svg.count(f">rack-{rack}<") == 2
-    found, plan = cells(svg), rig.engine.rebalancing.progress("tidy").plan
+    found, plan = cells(svg), rig.engine.rebalancing.known["tidy"].progress.plan
     assert len(found["before"]) == len(found["after"]) == 48
     for step in plan.steps:
         for node in step.empties:
@@ -159,7 +159,7 @@ async def test_hostile_plans_are_bounded_and_read_in_steps():
     ]
     steps = [*(Step([move], 1, empties=[name * 5]) for move in many[:5000]), Step(many[5000:], 1)]
     held = [HeldBack("node", number, name * 10) for number in range(500)]
-    progress = rig.engine.rebalancing.progress("tidy")
+    progress = rig.engine.rebalancing.known["tidy"].progress
     progress.plan, progress.ended = RebalancePlan("tidy", steps, held, name * 10), name * 10
     found = about(rig)
     assert sum(len(step["moves"]) for step in found["steps"]) == view.MOST_MOVES

@@ -115,7 +115,7 @@ async def test_an_invalid_policy_plans_nothing_and_says_why():
         it.door.put(policy(maxMoves=0))
         await until(lambda: it.reason("Accepted") == "Invalid")
         assert it.reason() == "NotAccepted"
-        assert it.rig.engine.rebalancing.get("tidy") is None
+        assert "tidy" not in it.rig.engine.rebalancing.known
         assert [reason for _, reason, _ in it.rig.recorder.events] == ["RebalancePolicyNotAccepted"]
 
 
@@ -127,7 +127,7 @@ async def test_a_policy_that_is_invalid_for_a_while_goes_on_counting_its_moves()
         await until(lambda: it.reason("Accepted") == "Invalid")
         assert it.status()["recentMoves"] == 3
         it.door.put({**policy(), "status": it.status()})
-        assert [moves for _, moves in it.rig.engine.rebalancing.recent("tidy")] == [3]
+        assert it.rig.engine.rebalancing.count_recent(it.rig.engine.rebalancing.known["tidy"]) == 3
 
 
 async def test_what_another_instance_has_spared_stays_and_is_told_in_the_status():
@@ -181,7 +181,7 @@ async def test_a_policy_that_is_gone_is_forgotten():
     async with known() as it:
         it.door.put(policy())
         it.door.drop("tidy", None)
-        assert it.rig.engine.rebalancing.get("tidy") is None
+        assert "tidy" not in it.rig.engine.rebalancing.known
         assert it.door.known == set()
 
 
