@@ -1,7 +1,7 @@
 """Lists as they come, cut into the texts of their objects, and events of watches of pods.
 
-Each object of a page is read when its turn comes, and freed before the next one: while few objects are in memory, they
-are in the caches of the CPU, and freed memory is used again at once. That takes a third of the time off a list.
+Each object of a page is read when its turn comes, and freed soon: while few objects are in memory, they are in the
+caches of the CPU, and freed memory is used again at once. That takes a third of the time off a list.
 """
 
 from __future__ import annotations

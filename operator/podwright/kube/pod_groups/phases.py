@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from podwright.core.objects.pod_group import (
 from podwright.engine.engine import Engine
 from podwright.kube.client.times import rfc3339
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
-from podwright.kube.watch.reflector import Holding
+from podwright.kube.watch.reflector import TakesPodTexts
 
 COLLECT_SECONDS: Final = 0.5
 """How long changes are collected before they are written."""
@@ -135,7 +135,7 @@ class PodGroupPhases:
         compact_regularly(self)
         engine.cache.groups.listen(self._mark_changed)
 
-    def counting(self, sink: Holding) -> Holding:
+    def counting(self, sink: TakesPodTexts) -> TakesPodTexts:
         """A sink for assigned pods that counts members and passes everything on to `sink`."""
         return _CountingSink(sink, self)
 
@@ -297,14 +297,21 @@ class _CountingSink:
 
     takes_pod_texts = True
 
-    def __init__(self, sink: Holding, phases: PodGroupPhases) -> None:
+    def __init__(self, sink: TakesPodTexts, phases: PodGroupPhases) -> None:
         self._sink = sink
         self._phases = phases
         self.key = sink.key
         self.held = sink.held
 
     def put(self, raw: Mapping[str, Any]) -> None:
-        self._sink.put(raw)
+        self.put_all((raw,))
+
+    def put_all(self, raws: Sequence[Mapping[str, Any]]) -> None:
+        self._sink.put_all(raws)
+        for raw in raws:
+            self._count(raw)
+
+    def _count(self, raw: Mapping[str, Any]) -> None:
         labels, annotations = raw["metadata"].get("labels") or (), raw["metadata"].get("annotations") or ()
         if not _LABELS.isdisjoint(labels) or not _ANNOTATIONS.isdisjoint(annotations):
             self._phases.placed(raw)

@@ -12,7 +12,7 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -21,6 +21,7 @@ import orjson
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.pod import PodText
 from podwright.core.objects.versions import version_number
 from podwright.engine.records.log_fields import V2, V6
 from podwright.kube.client.errors import ApiError, is_expired, status_of
@@ -65,6 +66,10 @@ LINE_LIMIT: Final = 1 << 24
 RETRY: Final = RetryPolicy(shortest=0.05, longest=5.0, jitter=(0.5, 1.5))
 QUICK_END_SECONDS: Final = 1.0
 """A watch that ends sooner is followed by a pause, like a failure."""
+AT_ONCE: Final = 16
+"""How many pods of a list a sink gets at once: within a millisecond."""
+SHORT: Final = 1 << 14
+"""Bytes of a pod's text. Longer ones come alone."""
 
 
 class Sink(Protocol):
@@ -89,10 +94,13 @@ class Holding(Sink, Protocol):
 
 
 @runtime_checkable
-class TakesPodTexts(Sink, Protocol):
-    """A sink of pods with a node, which takes them as PodText."""
+class TakesPodTexts(Holding, Protocol):
+    """A sink of pods with a node, which takes them as PodText, and from lists some at a time."""
 
     takes_pod_texts: bool
+
+    def put_all(self, raws: Sequence[Mapping[str, Any]]) -> None:
+        """`put` for each."""
 
 
 class Reflector:
@@ -133,6 +141,7 @@ class Reflector:
         """The beginning of an event whose end has not arrived."""
         self._failures = 0
         of_pods = isinstance(sink, TakesPodTexts)
+        self._put_all = sink.put_all if isinstance(sink, TakesPodTexts) else None
         self._loads_page: Callable[[bytes], Any] = loads_pods if of_pods else loads_page
         self._loads_event: Callable[[bytes], Any] = loads_pod_event if of_pods else loads
         self._selectors = {
@@ -303,14 +312,28 @@ class Reflector:
         self.synced.set()
 
     async def _handle_page(self, page: Mapping[str, Any], listed: set[str]) -> None:
-        async with aclosing(objects_of(page)) as objects:
-            async for raw in objects:
+        async with aclosing(objects_of({"items": some_at_a_time(page.get("items") or ())})) as found:
+            async for raws in found:
                 if not self._free.is_set():
                     await self._free.wait()
-                try:
-                    listed.add(self._put(raw))
-                except (KeyError, TypeError, AttributeError) as error:
-                    self._log_invalid(raw, error)
+                self._take(raws, listed)
+
+    def _take(self, raws: Sequence[Mapping[str, Any]], listed: set[str]) -> None:
+        """Takes objects of a list, and adds their keys to `listed`."""
+        known = []
+        for raw in raws:
+            try:
+                key = self._sink.key(raw)
+                self.known[key] = resource_version(raw)
+                if self._put_all is None:
+                    self._sink.put(raw)
+            except (KeyError, TypeError, AttributeError) as error:
+                self._log_invalid(raw, error)
+            else:
+                listed.add(key)
+                known.append(raw)
+        if self._put_all is not None:
+            self._put_all(known)
 
     def _log_invalid(self, raw: object, error: Exception) -> None:
         """Logs each kind of problem once: without a name, items with the same problem are indistinguishable."""
@@ -424,8 +447,22 @@ class Reflector:
             deleted.add(key)
         self._sink.drop(key, raw)
 
-    def _put(self, raw: Mapping[str, Any]) -> str:
-        key = self._sink.key(raw)
-        self.known[key] = resource_version(raw)
+    def _put(self, raw: Mapping[str, Any]) -> None:
+        self.known[self._sink.key(raw)] = resource_version(raw)
         self._sink.put(raw)
-        return key
+
+
+def some_at_a_time(raws: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    """The objects of a page in order: short texts of pods up to AT_ONCE together, others alone."""
+    some: list[Any] = []
+    for raw in raws:
+        alone = type(raw) is not PodText or len(raw.text) > SHORT
+        if some and (alone or len(some) == AT_ONCE):
+            yield some
+            some = []
+        some.append(raw)
+        if alone:
+            yield some
+            some = []
+    if some:
+        yield some

@@ -93,3 +93,12 @@ def test_a_change_that_no_plugin_sees_is_not_recorded():
     assert not recorded(
         rig, starting_pod("Pending", conditions=[{"type": "PodReadyToStartContainers", "status": "True"}])
     )
+
+
+def test_of_pods_that_come_together_each_counts_whatever_is_wrong_with_the_others():
+    rig = Rig()
+    rig.node("a")
+    nameless, unreadable = {"metadata": {}}, make_pod("unreadable", node="a")
+    unreadable["metadata"]["creationTimestamp"] = "yesterday"
+    rig.engine.assigned.put_all([make_pod("first", node="a"), nameless, unreadable, make_pod("last", node="a")])
+    assert [pod.name for pod in rig.engine.cache.nodes["a"].pods.values()] == ["first", "unreadable", "last"]

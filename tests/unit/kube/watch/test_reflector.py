@@ -506,9 +506,27 @@ class Texts(Recording):
 
     takes_pod_texts = True
 
+    def __init__(self):
+        super().__init__()
+        self.types = []
+        self.together = []
+
+    def held(self):
+        return set(self.objects)
+
+    def key(self, raw):
+        if raw["metadata"]["name"] == "bad":
+            raise KeyError("name")
+        return super().key(raw)
+
     def put(self, raw):
         super().put(raw)
-        self.types = [*getattr(self, "types", ()), type(raw)]
+        self.types.append(type(raw))
+
+    def put_all(self, raws):
+        self.together.append([self.key(raw) for raw in raws])
+        for raw in raws:
+            self.put(raw)
 
 
 async def test_a_sink_of_pods_gets_their_texts_from_lists_and_watches():
@@ -523,6 +541,21 @@ async def test_a_sink_of_pods_gets_their_texts_from_lists_and_watches():
         await until(lambda: sink.dropped == ["b"])
         assert sink.objects == {"a": "3"}
         assert sink.types == [PodText] * 3
+
+
+async def test_short_pods_of_a_list_come_together_and_long_ones_alone():
+    def pod(name, node="n", **metadata):
+        own = {"spec": {"containers": [{"name": "a"}], **({"nodeName": node} if node else {})}, "status": {}}
+        return {"metadata": {"name": name, "namespace": "x", "resourceVersion": "1", **metadata}, **own}
+
+    short = [pod(f"pod-{number}") for number in range(module.AT_ONCE + 2)]
+    long, unread = pod("long", annotations={"a": "x" * module.SHORT}), pod("unread", node="")
+    listed = page(*short, long, pod("a"), pod("bad"), pod("b"), unread, pod("c"), version=2)
+    async with reflecting(listed, streams(then=forever), sink=Texts()) as (sink, _, reflector):
+        await reflector.synced.wait()
+        names = [each["metadata"]["name"] for each in short]
+        full, rest = names[: module.AT_ONCE], names[module.AT_ONCE :]
+        assert sink.together == [full, rest, ["long"], ["a", "b"], ["unread"], ["c"]]
 
 
 async def test_only_what_the_first_list_brings_is_left_out_of_collections():
