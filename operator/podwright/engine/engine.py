@@ -24,6 +24,7 @@ from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Handle
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.budgets import KIND as BUDGET
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
@@ -44,7 +45,7 @@ from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.node_signals import Minutes, NodeSignals
 from podwright.engine.intake.nodes import Nodes
-from podwright.engine.intake.objects import NAMESPACE, KindStream, Namespaces
+from podwright.engine.intake.objects import NAMESPACE, DisruptionBudgets, KindStream, Namespaces
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.intake.stream import Raw
@@ -319,6 +320,8 @@ class Engine:
         """The stream of one kind of the object store."""
         if kind == NAMESPACE:
             return Namespaces(self._state, self._ports, policies=self.policies)
+        if kind == BUDGET:
+            return DisruptionBudgets(self._state, self._ports)
         return KindStream(kind, self._state, ports=self._ports)
 
     def _take_again(self, raw: Raw) -> None:

@@ -83,7 +83,7 @@ class _Namespace:
         self.selected: Final[_Selected] = (
             selected if selected is not None and selected.selectors == selectors else _Selected(selectors)
         )
-        self.allowed = np.array([_allowed(budget) for budget in objects], np.int32)
+        self.allowed = np.array([allowed_by(budget) for budget in objects], np.int32)
         """How many disruptions each allows."""
         disrupted = ((row, (budget.get("status") or {}).get("disruptedPods")) for row, budget in enumerate(objects))
         self._disrupted = {row: frozenset(names) for row, names in disrupted if names}
@@ -238,7 +238,8 @@ class Budgets:
         return False
 
 
-def _allowed(budget: Mapping[str, Any]) -> int:
+def allowed_by(budget: Mapping[str, Any]) -> int:
+    """How many disruptions the budget allows now, cut to 31 bits; 0 if that cannot be read."""
     allowed = (budget.get("status") or {}).get("disruptionsAllowed") or 0
     return max(-_MOST, min(_MOST, allowed)) if isinstance(allowed, int) else 0
 

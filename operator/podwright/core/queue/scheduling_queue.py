@@ -38,6 +38,8 @@ FLUSH_INTERVAL: Final = 30.0
 """Seconds between two searches for pods that have waited for `Waits.max_unschedulable`."""
 DUE_INTERVAL: Final = 1.0
 """Seconds between retries without an event while these help pods."""
+SOON_INTERVAL: Final = 5.0
+"""Seconds after such a retry until `retry_due_soon` makes another one."""
 POD_LEFT: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
 """For those who wait, a pod that did not use its room is like one that left it."""
 
@@ -391,6 +393,12 @@ class SchedulingQueue:
         if not self._is_gated(queued, ""):
             queued.place = Place.UNSCHEDULABLE
             self._waiting.add(queued, queued.rejectors, self._hints_of(queued.pod))
+
+    def retry_due_soon(self) -> None:
+        """Something has happened that may help pods that may be retried without an event."""
+        soon = max(self._clock() + DUE_INTERVAL, self._due_again - FLUSH_INTERVAL + SOON_INTERVAL)
+        self._due_again = min(self._due_again, soon)
+        self._next_due = min(self._next_due, soon)
 
     def fail_waiting(self, uid: str) -> None:
         """Retries a waiting pod after the backoff of an error, because what it waited for has failed. Ignores an

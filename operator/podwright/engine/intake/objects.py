@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
+from podwright.core.framework.cluster_events import ClusterEvent
 from podwright.core.objects.watched_kinds import trimmed, unchanged
+from podwright.core.preemption.budgets import KIND as BUDGET
+from podwright.core.preemption.budgets import allowed_by
 from podwright.core.state.object_store import key_of
 from podwright.engine.intake.object_changes import object_event
 from podwright.engine.intake.stream import Raw, Stream, name_of
@@ -54,6 +57,18 @@ class KindStream(Stream):
 
     def _remove(self, name: str, namespace: str) -> None:
         self._cache.remove_object(self._kind, name, namespace)
+
+
+class DisruptionBudgets(KindStream):
+    """The stream of PodDisruptionBudgets. When one allows disruptions again, pods of queues may take room back."""
+
+    def __init__(self, state: EngineState, ports: Ports) -> None:
+        super().__init__(BUDGET, state, ports)
+
+    def _happened(self, event: ClusterEvent, before: Any, after: Any, started: float) -> None:
+        if before is not None and (after is None or allowed_by(before) <= 0 < allowed_by(after)):
+            self._queue.retry_due_soon()
+        super()._happened(event, before, after, started)
 
 
 class Namespaces(KindStream):

@@ -239,6 +239,35 @@ async def test_the_next_pod_of_a_queue_is_tried_soon_after_one_that_this_has_hel
         assert evicted == [1, 2, 2, 2], "the share of the queue is two"
 
 
+def budget(rig: Rig, allowed: int) -> None:
+    spec, status = {"selector": {"matchLabels": {QUEUE_LABEL: "b"}}}, {"disruptionsAllowed": allowed}
+    metadata = {"name": "budget", "namespace": "default", "uid": "budget"}
+    rig.engine.objects("PodDisruptionBudget").put({"metadata": metadata, "spec": spec, "status": status})
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_pod_is_tried_again_soon_after_a_budget_allows_disruptions_but_not_all_the_time(deleted):
+    rig = rig_with_queues()
+    budget(rig, 0)
+    put(rig, "claimant", "a", 0)
+    async with deciding(rig):
+        queued = rig.engine.queue.get("default/claimant")
+
+        async def after(seconds: float) -> tuple[int, int]:
+            rig.now += seconds
+            rig.engine.wake()
+            await settle()
+            return queued.attempts, len(rig.evictor.evicted)
+
+        assert await after(32) == (2, 0)
+        if deleted:
+            rig.engine.objects("PodDisruptionBudget").drop("default/budget", None)
+        else:
+            budget(rig, 1)
+        assert await after(3) == (2, 0)
+        assert await after(3) == (3, 1)
+
+
 async def test_a_pod_is_tried_again_when_its_share_grows():
     rig = rig_with_queues()
     queues = queues_of(rig.engine.cache)
