@@ -31,7 +31,9 @@ WORKERS ?= 2
 test: venv ## run all tests, on a real etcd and kube-apiserver (KUBERNETES=1.35: of that version, as in all that start them; WORKERS=0: in one process)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-FAST := PODWRIGHT_EXAMPLES=0.2 PODWRIGHT_RECLAIMS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not control_plane and not slow" -q
+# How many times the generated examples of make test
+EXAMPLES ?= 0.2
+FAST = PODWRIGHT_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not control_plane and not slow" -q
 test-fast: venv ## run the tests that take seconds and need no control plane, with fewer generated examples (WORKERS=0: in one process)
 	$(FAST) $(ARGS)
 

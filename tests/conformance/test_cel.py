@@ -13,8 +13,9 @@ from podwright.core.cel.environment import Environment
 from support.cel.generator import Generator
 from support.cel.oracle import LIMIT, answer, ask, declared, differences, is_fault, known_difference
 from support.cel.tables import VARIABLES
+from support.properties import case_count
 
-COUNT = int(os.environ.get("PODWRIGHT_CEL_CASES") or 600)
+COUNT = case_count("PODWRIGHT_CEL_CASES", 600)
 BATCH = 5_000
 SEED = int(os.environ.get("PODWRIGHT_CEL_SEED") or 1)
 

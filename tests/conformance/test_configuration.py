@@ -1,6 +1,5 @@
 """Configuration files get the same verdict from Podwright and from kube-scheduler itself."""
 
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from podwright.core.framework.profile import ProfileError, expand
 from podwright.core.plugins import PLUGINS
 from podwright.kube.options.options import Options
 from support.configuration.cases import HEADER, cases, combined
+from support.properties import case_count
 
 DOCUMENTED = (
     "profiles [null]",
@@ -27,7 +27,7 @@ DOCUMENTED = (
 FAILS_AT_THE_START = ('"retryPeriod": "20s"', '"urlPrefix": ""', '"extenders": [\n  {}\n')
 """What kube-scheduler accepts, but does not start with, or never reaches."""
 WITH_ARGS = {name for name, plugin in PLUGINS.items() if plugin.args_type is not None}
-COMBINED = int(os.environ.get("PODWRIGHT_CONFIGURATION_CASES") or 100)
+COMBINED = case_count("PODWRIGHT_CONFIGURATION_CASES", 100)
 
 
 @pytest.fixture(scope="module")

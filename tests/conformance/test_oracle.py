@@ -11,8 +11,9 @@ import pytest
 from podwright.simulator.evaluations.cases import read_cases
 from support.conformance.files import FILES, name_of
 from support.conformance.oracle import GENERATORS, answered, disagreements
+from support.properties import case_count
 
-COUNT = int(os.environ.get("PODWRIGHT_ORACLE_CASES") or 1200)
+COUNT = case_count("PODWRIGHT_ORACLE_CASES", 1200)
 SEED = int(os.environ.get("PODWRIGHT_ORACLE_SEED") or 1)
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("binaries"), pytest.mark.timeout(600 + COUNT // 10)]

@@ -28,8 +28,9 @@ from podwright.testing import Binaries, ControlPlane, Versions, node, pod, wait_
 from podwright.testing.workload_api import COMPOSITES
 from support.control_plane import operator_process as kit
 from support.gangs.pod_groups import WORKLOAD
+from support.properties import case_count
 
-COUNT = int(os.environ.get("PODWRIGHT_TREES") or 500)
+COUNT = case_count("PODWRIGHT_TREES", 500)
 SEED = int(os.environ.get("PODWRIGHT_TREES_SEED") or 1)
 SETTLED_SECONDS = 10.0
 NAMESPACE = "default"

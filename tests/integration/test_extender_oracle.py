@@ -4,7 +4,6 @@ which words.
 `PODWRIGHT_EXTENDER_CASES`: how many answers are generated; 300 take some two minutes.
 """
 
-import os
 from collections import Counter
 
 import pytest
@@ -14,8 +13,9 @@ from podwright.testing import Versions, node, pod, wait_until
 from support.control_plane import operator_process as kit
 from support.extender.cases import BIND, HIGH, NODES, cases, resource_of, settings
 from support.extender.server import bind, serving
+from support.properties import case_count
 
-CASES = int(os.environ.get("PODWRIGHT_EXTENDER_CASES") or 40)
+CASES = case_count("PODWRIGHT_EXTENDER_CASES", 40)
 OURS, THEIRS = "ours", "theirs"
 MINOR = Versions.from_environ().kubernetes_minor
 FORMER_WORDS = "no new claims to deallocate, "

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
-from podwright.simulator.evaluations.cases import read_cases, run_case
+from podwright.simulator.evaluations.cases import run_case
 from podwright.simulator.redaction import redacted
-from support.conformance.files import FILES, name_of
+from support.conformance.files import FILES, name_of, sample
 from support.objects.builders import make_node, make_pod
 
 SECRET = "hunter2"
@@ -88,7 +88,7 @@ def test_what_is_not_of_its_type_stays_as_it_is():
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_answers_to_conformance_cases_are_the_same_without_the_rest(path):
-    for case in [*read_cases(str(path))][::4]:
+    for case in sample(path, 8):
         assert run_case(_redacted_case(case)) == run_case(case), case["id"]
 
 

@@ -16,10 +16,11 @@ from podwright.core.cel_columns.nodes import NodeViewer
 from podwright.core.cel_columns.vectors import shortened, value_at
 from podwright.core.plugins.rules.environment import environment
 from podwright.core.plugins.rules.subject import VARIABLES
+from support.properties import case_count
 from support.rules.clusters import SIGNALS, change, cluster, pending_pod, subject
 from support.rules.expressions import Expressions
 
-EXPRESSIONS = int(os.environ.get("PODWRIGHT_CEL_EXPRESSIONS", "1000"))
+EXPRESSIONS = case_count("PODWRIGHT_CEL_EXPRESSIONS", 1000)
 SEED = int(os.environ.get("PODWRIGHT_CEL_SEED") or 0)
 """Other ones give other expressions."""
 BATCH = 50

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from dataclasses import replace
@@ -25,8 +24,9 @@ from support.gangs.highs import by_highs
 from support.gangs.kit import HOST, NOW, ZONE, FullCluster, one, room
 from support.gangs.members import MixedCluster, even, near
 from support.objects.builders import make_pod
+from support.properties import examples
 
-CASES = int(40 * float(os.environ.get("PODWRIGHT_EXAMPLES", "1")))
+CASES = examples(40)
 
 
 def jointly(cluster, solver=by_highs):

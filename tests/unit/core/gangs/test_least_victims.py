@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from dataclasses import replace
 from typing import Any
@@ -27,9 +26,10 @@ from support.gangs.highs import by_highs
 from support.gangs.kit import HOST, NOW, ZONE, FullCluster, budget, group_of, one, room
 from support.gangs.members import MixedCluster, near
 from support.objects.builders import make_pod
+from support.properties import examples
 from support.queues.reclaims import QueuedCluster, queue
 
-CASES = int(60 * float(os.environ.get("PODWRIGHT_EXAMPLES", "1")))
+CASES = examples(60)
 
 
 def sized(name: str, node: str, cpu: int, priority: int = 0, **options: Any) -> dict[str, Any]:

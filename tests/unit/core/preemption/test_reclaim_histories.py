@@ -4,17 +4,17 @@ runtimes and budgets hold, and evictions end when the world rests.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
 
 from podwright.core.queues.rules import QueueRules
 from support.gangs.highs import by_highs
+from support.properties import case_count
 from support.queues.histories import IN_FLAVORS, History
 from support.queues.reclaims import GPU, queue
 
-HISTORIES = int(os.environ.get("PODWRIGHT_RECLAIMS", "5"))
+HISTORIES = case_count("PODWRIGHT_RECLAIMS", 3)
 """Each has 100 steps, and rounds of the scheduler between them."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import replace
 from math import floor
@@ -16,10 +15,11 @@ from podwright.core.rebalance.gangs import places_of, waiting_gang
 from podwright.core.rebalance.planner import CONSTRAINTS, RebalancePlanner
 from podwright.simulator.rebalance import view_of
 from support.gangs.highs import by_highs
+from support.properties import case_count
 from support.rebalance.kit import ZONE, carry_out, empty_nodes, generated, rules
 from support.simulator.kit import copy_of
 
-CLUSTERS = int(os.environ.get("PODWRIGHT_REBALANCES", "40"))
+CLUSTERS = case_count("PODWRIGHT_REBALANCES", 40)
 RARE = (1598, 1782, 6110, 6183)
 """Fragments become more with the second move of a step, and with a step that empties several nodes. What running pods
 request is counted anew while a move is tried.

@@ -7,7 +7,6 @@ PODWRIGHT_GENERATED=100000 generates that many objects in the slow test, instead
 from __future__ import annotations
 
 import logging
-import os
 
 import pytest
 
@@ -17,6 +16,7 @@ from podwright.core.objects.watched_kinds import STORED_KINDS
 from support.engine.kit import OURS, Rig, deciding, settle
 from support.objects.builders import make_node
 from support.objects.generated import NAMES, Generator
+from support.properties import case_count
 
 NODE = NAMES[0]
 GIB = 1 << 30
@@ -25,7 +25,7 @@ BATCH = 25
 QUICK = range(4)
 OBJECTS_PER_SEED = 500
 SEEDS_AT_ONCE = 4
-SLOW = range(1000, 1000 + int(os.environ.get("PODWRIGHT_GENERATED", "5000")) // OBJECTS_PER_SEED)
+SLOW = range(1000, 1000 + case_count("PODWRIGHT_GENERATED", 5000) // OBJECTS_PER_SEED)
 REQUESTS = {"cpu": "1500m", "memory": "1Gi", "example.com/known": "2"}
 LOG = ("podwright.engine.invalid_objects", "podwright.engine.plugins.exceptions")
 

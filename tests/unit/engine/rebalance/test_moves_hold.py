@@ -5,7 +5,6 @@ until the pod that comes in place is ready.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import replace
 from random import Random
@@ -19,10 +18,11 @@ from podwright.engine.rebalance import moves
 from podwright.engine.rebalance.recent import RecentMoves
 from podwright.kube.client.times import rfc3339
 from support.engine.kit import Rig, deciding, on_node, settle
+from support.properties import case_count
 from support.rebalance.fragmented import READY
 from support.rebalance.kit import ZONE, budget, generated_objects, rules, shared
 
-HISTORIES = int(os.environ.get("PODWRIGHT_REBALANCES", "40")) // 4
+HISTORIES = max(1, case_count("PODWRIGHT_REBALANCES", 40) // 4)
 START = 1_700_000_000.0
 
 

@@ -6,7 +6,6 @@ PODWRIGHT_GENERATED_POLICIES=5000 generates that many, instead of some dozens.
 
 from __future__ import annotations
 
-import os
 from contextlib import asynccontextmanager
 
 import pytest
@@ -18,9 +17,10 @@ from support.engine.kit import Rig, deciding, settle
 from support.policies.controlled import controlled, policy
 from support.policies.generated import HOSTILE, Policies, ruled
 from support.policies.local import delegating, local_policy
+from support.properties import case_count
 from support.waiting import until
 
-COUNT = int(os.environ.get("PODWRIGHT_GENERATED_POLICIES") or 60)
+COUNT = case_count("PODWRIGHT_GENERATED_POLICIES", 60)
 ALL = {"plugins": ["*"], "rules": True, "maxRules": 64, "maxWeight": 100, "strategies": ["MostAllocated", "Random"]}
 
 
