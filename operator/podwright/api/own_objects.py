@@ -14,10 +14,10 @@ from podwright.api.scheduler_policy import NAMELESS, Policy, PolicyError, check_
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.validation import declared, unique_by
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.raw import Raw
 
 S = TypeVar("S")
 T = TypeVar("T")
-Raw = Mapping[str, Any]
 
 
 def read_object(raw: Raw, kind: str, spec_type: type[S], convert: Callable[[Policy[S]], T]) -> T:

@@ -24,6 +24,7 @@ from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Handle
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import Raw
 from podwright.core.preemption.budgets import KIND as BUDGET
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.queues.queues import queues_of
@@ -48,7 +49,6 @@ from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.objects import NAMESPACE, DisruptionBudgets, KindStream, Namespaces
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.pending_pods import PendingPods
-from podwright.engine.intake.stream import Raw
 from podwright.engine.intake.workloads import Workloads
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.outcomes.binding.cycle import BindingCycles

@@ -27,6 +27,7 @@ from typing import Any, Final, Literal
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.raw import Raw
 from podwright.core.state.deadline import TookLongError
 from podwright.engine.engine import Engine
 from podwright.engine.planning.elsewhere import NoChildAnswerError
@@ -55,7 +56,6 @@ from podwright.kueue.workload import (
     RETRY,
     VERSION,
     WORKLOAD,
-    Raw,
     Workload,
     gone,
 )

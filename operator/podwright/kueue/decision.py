@@ -20,6 +20,7 @@ from podwright.core.objects.closeness import ANYWHERE
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.pod_group import PLUGINS_API, PodGroup
+from podwright.core.objects.raw import Raw
 from podwright.core.objects.resources import PODS
 from podwright.core.objects.wording import counted, quantity
 from podwright.core.plugins.gang_scheduling import args_of
@@ -29,7 +30,7 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.kueue.pod_sets import UNSEEN, PodSet, counts_of, flavors_of, pod_sets_of
-from podwright.kueue.workload import Raw, Workload
+from podwright.kueue.workload import Workload
 from podwright.simulator.explain.causes import causes_of, miss
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 

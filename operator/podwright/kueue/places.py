@@ -15,6 +15,7 @@ from podwright.api.reservation import MAX_SLOTS, RESERVATION_KIND, parse_reserva
 from podwright.api.scheduler_policy import GROUP
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.durations import format_duration
+from podwright.core.objects.raw import Raw
 from podwright.engine.engine import Engine
 from podwright.kube.client.errors import if_there
 from podwright.kube.client.http import Http
@@ -24,7 +25,7 @@ from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import RESERVATION
 from podwright.kueue.decision import PlacedPodSet
 from podwright.kueue.pod_sets import PLACE_LABEL
-from podwright.kueue.workload import Raw, Workload
+from podwright.kueue.workload import Workload
 
 MANAGER: Final = "podwright-admission-check"
 APPLY: Final = {"fieldManager": MANAGER, "force": "true"}

@@ -15,9 +15,9 @@ from typing import Any, Final
 from podwright.core.objects.closeness import ANYWHERE, Closeness
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.raw import as_labels, as_list, as_mapping
+from podwright.core.objects.raw import Raw, as_labels, as_list, as_mapping
 from podwright.core.state.deadline import never
-from podwright.kueue.workload import Raw, Workload
+from podwright.kueue.workload import Workload
 
 PLACE_LABEL: Final = "podwright.dev/place"
 """The label by which the pods of a pod set find their place. Kueue puts it on them, because the check asks for it."""

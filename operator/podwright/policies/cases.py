@@ -20,6 +20,7 @@ from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import describe
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
+from podwright.core.objects.raw import Raw
 from podwright.kube.bounded_files import read_at_most
 from podwright.simulator.evaluations.evaluation import evaluate
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
@@ -33,8 +34,6 @@ LONGEST_SUITE: Final = 16 << 20
 """Bytes of a file of tests."""
 _ALLOCATABLE: Final = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 _NAMESPACE: Final = "default"
-
-Raw = Mapping[str, Any]
 
 
 class SuiteError(Exception):

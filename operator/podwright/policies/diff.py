@@ -17,10 +17,10 @@ from podwright.core.cycle import find_feasible
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import CycleState
 from podwright.core.objects.pod import PodInfo, belongs_to_node
-from podwright.core.objects.raw import mapping_at
+from podwright.core.objects.raw import Raw, mapping_at
 from podwright.simulator.evaluations.evaluation import evaluate
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.snapshot import Raw, Snapshot
+from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.trial import Trial, created_anew
 from podwright.simulator.tried_policies import enforced
 

@@ -4,9 +4,9 @@ do the same to the ResourceClaims of the pods: see `claims`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
@@ -14,11 +14,10 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import FollowUp
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import Raw
 from podwright.core.state.reservations import Reservation
 from podwright.simulator.claims import Change, free_claims, take_back, with_claims, write_reserved
 from podwright.simulator.loaded import LoadedCluster, learn_templates
-
-Raw = Mapping[str, Any]
 
 
 class Carrier(Protocol):

@@ -20,14 +20,13 @@ from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import KIND as POD_GROUP
 from podwright.core.objects.pod_group import WORKLOAD_API, PodGroup
-from podwright.core.objects.raw import mapping_at, value_at
+from podwright.core.objects.raw import Raw, mapping_at, value_at
 from podwright.core.plugins.devices.claim_writes import Deallocation, Deletion, Release
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
 from podwright.core.plugins.devices.pod_claims import consumer_of, holds
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.simulator.loaded import LoadedCluster
 
-Raw = Mapping[str, Any]
 Change = tuple[Raw, Raw | None]
 """A claim before a change, and after it; None: it was deleted."""
 

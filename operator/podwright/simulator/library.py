@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from podwright.api.compile import Classes
 from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import KIND
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.raw import Raw
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.explain.results import Explanation, WorkloadExplanation
 from podwright.simulator.explain.targets import explain_target, parse_target
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from kubernetes.client import ApiClient
     from pydantic import BaseModel as Model
 
-Raw = Mapping[str, Any]
 _VERSION: Final = re.compile(r"V[0-9]+((alpha|beta)[0-9]+)?")
 
 

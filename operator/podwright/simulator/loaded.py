@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from podwright.api.compile import Classes
 from podwright.api.local_policy import LOCAL_KIND
@@ -40,7 +40,7 @@ from podwright.core.objects.pod_group import (
     without_fields,
 )
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
-from podwright.core.objects.raw import value_at
+from podwright.core.objects.raw import Raw, value_at
 from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, PRIORITY_CLASS, STORED_KINDS, trimmed
 from podwright.core.plugins import PLUGINS
@@ -72,7 +72,6 @@ from podwright.simulator.world import NOW, World
 if TYPE_CHECKING:
     from podwright.kube.node_signals.numbers import Numbers
 
-Raw = Mapping[str, Any]
 _Read = Callable[[Raw], Sequence[InvalidObjectError] | None]
 
 _STORED: Final = tuple(watched.kind for watched in STORED_KINDS)

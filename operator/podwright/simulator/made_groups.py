@@ -9,19 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from glob import escape
-from typing import Any
 
 from podwright.api.workload_grouping import grouping_in_force
 from podwright.core.groupings import POD, Kind
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, body_of
 from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, part_of_made
+from podwright.core.objects.raw import Raw
 from podwright.core.state.cache import Cache
 from podwright.engine.intake.owners import OwnerObject, Owners, UnusableError, owner_object
 from podwright.simulator.redaction import Named
 from podwright.simulator.snapshot import NOT_SERVED
 
-Raw = Mapping[str, Any]
 Put = Callable[[str, Raw], object]
 """Stores an object of a kind, until a trial ends or permanently."""
 

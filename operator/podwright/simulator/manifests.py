@@ -15,10 +15,8 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from podwright.core.objects.raw import json_type
+from podwright.core.objects.raw import Raw, json_type
 from podwright.kube.bounded_files import read_at_most
-
-Raw = Mapping[str, Any]
 
 LONGEST_MANIFEST: Final = 64 << 20
 """The largest file of manifests, in bytes."""

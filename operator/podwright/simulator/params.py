@@ -19,7 +19,7 @@ from podwright.api.spec.rules import MAX_EXPRESSION, MAX_RULES, config_map_probl
 from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.cel.errors import CelError
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import value_at
+from podwright.core.objects.raw import Raw, value_at
 from podwright.core.plugins.rules.known_expressions import expression_of
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.plugins.rules.rule_set import RuleSet
@@ -29,7 +29,6 @@ from podwright.core.state.object_store import ObjectStore, key_of
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.simulator.snapshot import Snapshot
 
-Raw = Mapping[str, Any]
 Keys = frozenset[str] | None
 """The keys of `data` that rules read; None: any."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from podwright.api.own_objects import last_valid
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.raw import Raw
 from podwright.core.queues.flavors import parts_of
 from podwright.kube.queues.kinds import QUEUE_KINDS, QueueKind
 from podwright.kube.queues.names import QueueNames
-
-Raw = Mapping[str, Any]
 
 QUEUE_OBJECTS: Final = frozenset(kind.resource.kind for kind in QUEUE_KINDS)
 """The kinds of queues. Other groups have kinds of the same name."""

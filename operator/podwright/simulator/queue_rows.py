@@ -14,7 +14,7 @@ from podwright.api.queue_status import usage_of
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
-from podwright.core.objects.raw import mapping_at
+from podwright.core.objects.raw import Raw, mapping_at
 from podwright.core.objects.resources import CPU
 from podwright.core.queues.queues import QueueRules, Queues, amount_text
 from podwright.core.queues.shares import UNBOUNDED
@@ -23,7 +23,6 @@ from podwright.core.queues.usage import Record
 from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
 from podwright.simulator.queue_objects import queue_kind_of
 
-Raw = Mapping[str, Any]
 _AMOUNTS: Final = ("guarantee", "limit", "share", "allocated", "borrowed", "pending")
 MAX_DEPTH: Final = 100
 """Deeper queues are shown at this depth."""

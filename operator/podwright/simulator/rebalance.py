@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from podwright.api.permissions import INSTALLED_NAMESPACE
 from podwright.core.framework.program import Solver
@@ -14,8 +12,6 @@ from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.core.rebalance.rules import RebalancePlan, RebalanceRules
 from podwright.engine.rebalance.provable import is_exempt, provable_framework
 from podwright.simulator.loaded import LoadedCluster
-
-Raw = Mapping[str, Any]
 
 
 def plan_of(

@@ -25,7 +25,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.pod_group import APIS, NAMED_OTHERWISE
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
-from podwright.core.objects.raw import json_type, mapping_at
+from podwright.core.objects.raw import Raw, json_type, mapping_at
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.kube.client.json_text import innermost_open, loads
@@ -35,7 +35,6 @@ from podwright.simulator.manifests import ManifestError, documents_of
 if TYPE_CHECKING:
     from podwright.kube.node_signals.numbers import Numbers
 
-Raw = Mapping[str, Any]
 
 LONGEST_SNAPSHOT: Final = 4 << 30
 """The largest file in bytes of JSON, after it is unpacked."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import identity_of
@@ -27,6 +27,7 @@ from podwright.core.framework.status import Status
 from podwright.core.gangs.simulation import reserve
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import Raw
 from podwright.core.state.object_store import key_of
 from podwright.core.state.reservations import Reservation
 from podwright.core.state.transaction import CacheTransaction
@@ -35,8 +36,6 @@ from podwright.simulator.carrying import permitted
 from podwright.simulator.claims import Change, free_claims, take_back, with_claims, write_reserved
 from podwright.simulator.loaded import LoadedCluster, spec_of_template, template_key
 from podwright.simulator.made_groups import kind_of
-
-Raw = Mapping[str, Any]
 
 
 class Trial:

@@ -7,11 +7,9 @@ Those that a snapshot contains are as they are in the cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from podwright.api.scheduler_policy import KIND
-
-Raw = Mapping[str, Any]
+from podwright.core.objects.raw import Raw
 
 
 def enforced(raw: Raw) -> Raw:

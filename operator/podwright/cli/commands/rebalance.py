@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.rebalance import plan_lines
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.raw import Raw
 from podwright.core.rebalance.rules import RebalanceRules
 from podwright.engine.process.solving import solve
 from podwright.engine.process.steps import at_once
@@ -31,8 +32,6 @@ from podwright.simulator.rebalance import plan_of
 
 if TYPE_CHECKING:
     from podwright.kube.client.http import Http
-
-Raw = Mapping[str, Any]
 
 
 @click.group()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from podwright.cli.flags.cluster import cluster_of, namespace_in, with_cluster, 
 from podwright.cli.flags.common import output_format
 from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.simulation import each_node_report, report
+from podwright.core.objects.raw import Raw
 from podwright.engine.view.rebalance_picture import PictureOptions
 from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, parse_scale
 from podwright.simulator.loaded import LoadedCluster
@@ -20,8 +20,6 @@ from podwright.simulator.manifests import ManifestError, read_manifests
 from podwright.simulator.racks_picture import picture_of_result
 from podwright.simulator.simulation import simulate as run_simulation
 from podwright.simulator.simulation import simulate_each_node
-
-Raw = Mapping[str, Any]
 
 EMPTIED_BY_DEFAULT: Final = 100
 _NO_CHANGE: Final = Hypothesis(

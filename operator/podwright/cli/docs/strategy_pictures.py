@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from podwright.api.configuration.signals import parse_signals
 from podwright.api.permissions import PolicySettings
+from podwright.core.objects.raw import Raw
 from podwright.engine.view.rebalance_picture import COLORS, STYLE
 from podwright.simulator.library import Cluster, Policy, simulate
 from podwright.simulator.results import NodeDifference, SimulationResult
 from podwright.simulator.snapshot import Snapshot
-
-Raw = Mapping[str, Any]
 
 NODES: Final = tuple(f"node-{number:02}" for number in range(1, 21))
 STANDARD: Final = NODES[:14]

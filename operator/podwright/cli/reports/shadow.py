@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from podwright.api.policy_status import percent
+from podwright.core.objects.raw import Raw
 from podwright.core.objects.wording import counted
 from podwright.kube.client.times import rfc3339
-
-Raw = Mapping[str, Any]
 
 GROUPS_SHOWN: Final = 10
 """The last of the pod groups whose pods were not compared."""

@@ -12,7 +12,7 @@ from podwright.core.devices.errors import AllocationError
 from podwright.core.devices.problem import PreparedAsk, PreparedClaim
 from podwright.core.devices.search import DeviceSearch, Pick
 from podwright.core.objects.devices.classes import DeviceClass
-from podwright.core.objects.devices.parts import Raw
+from podwright.core.objects.raw import Raw
 
 Result = dict[str, Any]
 

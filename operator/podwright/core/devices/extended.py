@@ -15,10 +15,8 @@ from podwright.core.objects.devices.classes import IMPLICIT_RESOURCE
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import containers_of
 from podwright.core.objects.quantity import NANO, parse_quantity
-from podwright.core.objects.raw import as_mapping
+from podwright.core.objects.raw import Raw, as_mapping
 from podwright.core.objects.resources import is_extended_resource
-
-Raw = Mapping[str, Any]
 
 
 class Mapped(NamedTuple):

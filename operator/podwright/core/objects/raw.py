@@ -12,6 +12,8 @@ from typing import Any, Final, TypeVar
 from podwright.core.objects.errors import InvalidObjectError
 
 T = TypeVar("T")
+Raw = Mapping[str, Any]
+"""An object of the API as it came. It may be malformed."""
 
 MAX_PROBLEMS: Final = 8
 """At most this many problems of one object are kept, so that one object cannot fill the log."""

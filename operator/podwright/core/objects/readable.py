@@ -13,11 +13,10 @@ from typing import Any, Final, TypeVar
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_host_ports, parse_pod
-from podwright.core.objects.raw import Problems, as_labels, as_mapping
+from podwright.core.objects.raw import Problems, Raw, as_labels, as_mapping
 from podwright.core.objects.resources import parse_amounts, resource_list
 from podwright.core.objects.taints import parse_taint
 
-Raw = Mapping[str, Any]
 T = TypeVar("T")
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, PodText
+from podwright.core.objects.raw import Raw
 from podwright.core.objects.readable import parse_assigned_pod
 from podwright.engine.intake.object_changes import (
     ASSIGNED_POD_DELETE,
@@ -17,7 +18,7 @@ from podwright.engine.intake.object_changes import (
     has_other_update,
 )
 from podwright.engine.intake.other_instances import OtherInstances
-from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.intake.stream import Stream, name_of
 from podwright.engine.intake.workloads import Workloads
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports

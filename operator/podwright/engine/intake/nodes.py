@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from podwright.core.objects.raw import Raw
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.engine.intake.object_changes import NODE_DELETE, UNSCHEDULED_POD_ADD, node_event, same_node
-from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.intake.stream import Stream, name_of
 from podwright.engine.ports import Ports, Regarding
 from podwright.engine.state import EngineState
 

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ClusterEvent
+from podwright.core.objects.raw import Raw
 from podwright.core.objects.watched_kinds import trimmed, unchanged
 from podwright.core.preemption.budgets import KIND as BUDGET
 from podwright.core.preemption.budgets import allowed_by
 from podwright.core.state.object_store import key_of
 from podwright.engine.intake.object_changes import object_event
-from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.intake.stream import Stream, name_of
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.intake.stream import Raw
+from podwright.core.objects.raw import Raw
 from podwright.engine.ports import Ports, Regarding
 from podwright.engine.records.decision_annotation import decided_by
 from podwright.engine.records.log_fields import fields

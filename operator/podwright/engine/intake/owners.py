@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from podwright.core.groupings import POD, Grouping, GroupingError, Kind
 from podwright.core.objects.pod import Owner, PodInfo, controller_of
 from podwright.core.objects.pod_group import MADE_API, group_key, workload_label
-from podwright.core.objects.raw import as_labels
-
-Raw = Mapping[str, Any]
+from podwright.core.objects.raw import Raw, as_labels
 
 MAX_DEPTH: Final = 8
 """How many owners above a pod are looked at."""

@@ -12,11 +12,12 @@ from typing import Final
 from podwright.core.framework.cost import NODES, AttemptCost
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
 from podwright.core.objects.pod_group import groups_named
+from podwright.core.objects.raw import Raw
 from podwright.core.objects.versions import version_number
 from podwright.core.queues.queues import queues_of
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD
-from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.intake.stream import Stream, name_of
 from podwright.engine.intake.unread_groups import UnreadGroups
 from podwright.engine.intake.workloads import Workloads
 from podwright.engine.policies.active_policies import ActivePolicies

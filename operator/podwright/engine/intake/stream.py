@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from podwright.core.framework.cluster_events import ClusterEvent
+from podwright.core.objects.raw import Raw
 from podwright.engine.intake.object_changes import ASSIGNED_POD_ADD
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
-
-Raw = Mapping[str, Any]
 
 
 class Stream:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import Raw
 from podwright.core.state.pod_groups import PodGroups
-from podwright.engine.intake.stream import Raw
 from podwright.engine.ports import Recorder
 
 UNREAD: Final = "PodGroupNotRead"

@@ -21,9 +21,9 @@ from podwright.core.groupings import POD, Grouping, GroupingError, Kind
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import Owner, PodInfo, body_of
 from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, part_of_made, workload_label
+from podwright.core.objects.raw import Raw
 from podwright.engine.intake.objects import KindStream
 from podwright.engine.intake.owners import Membership, OwnerObject, Owners, UnusableError, owner_object, pod_as_owner
-from podwright.engine.intake.stream import Raw
 from podwright.engine.ports import Ports
 from podwright.engine.raw_objects import as_sent
 from podwright.engine.state import EngineState

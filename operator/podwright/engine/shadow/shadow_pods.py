@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.raw import Raw
 from podwright.core.queue import SchedulingQueue
 from podwright.engine.ports import UNSCHEDULABLE
 from podwright.engine.shadow.comparison import Outlook
-
-Raw = Mapping[str, Any]
 
 REMEMBERED: Final = 10_000
 """How many pods are remembered after they have left the stream. That many may come in one burst before the other watch

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from podwright.core.objects.raw import Raw
 from podwright.kube.policies.controller import PolicyController
-
-Raw = Mapping[str, Any]
 
 
 class PolicySink:

@@ -8,18 +8,15 @@ time of one decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.node import Node
-from podwright.core.objects.raw import as_mapping
+from podwright.core.objects.raw import Raw, as_mapping
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.state.cache import Cache
 from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.object_changes import same_node
-
-Raw = Mapping[str, Any]
 
 
 class NodeVersions:

@@ -11,13 +11,12 @@ from typing import Any
 from podwright.api.own_objects import accepted, checked_status, last_valid
 from podwright.api.workload_grouping import active, parse_grouping
 from podwright.core.groupings import Grouping
+from podwright.core.objects.raw import Raw
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import GROUPING
 from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.write.object_status import SeenObject
-
-Raw = Mapping[str, Any]
 
 
 class GroupingDoor(CheckedDoor):

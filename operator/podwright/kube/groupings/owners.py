@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.groupings import POD, Kind
+from podwright.core.objects.raw import Raw
 from podwright.engine.engine import Engine
 from podwright.kube.client import access
 from podwright.kube.client.http import Http
@@ -27,8 +28,6 @@ REFRESH_SECONDS: Final = 10.0
 """How often a kind that cannot be read is asked for again."""
 START_SECONDS: Final = 10.0
 """For how long the start waits for owners: their pods wait for them anyway."""
-
-Raw = Mapping[str, Any]
 
 
 class OwnerKinds:

@@ -8,12 +8,13 @@ While one is unchanged, only its metadata is transferred. A ConfigMap that is to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from podwright.api.spec.rules import config_map_problem
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.raw import Raw
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.engine.engine import Engine
 from podwright.kube.client.errors import is_not_found, status_of
@@ -28,8 +29,6 @@ UNREAD: Final = "has not been read yet"
 FORBIDDEN: Final = (
     "a Role of the namespace has to let the operator's service account `get` it, see docs/policies.md#params-of-teams"
 )
-
-Raw = Mapping[str, Any]
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from podwright.api.policy_result import ApplyResult, verdict
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.raw import mapping_at
+from podwright.core.objects.raw import Raw, mapping_at
 from podwright.engine.engine import Engine
 from podwright.engine.policies.policy_events import PolicyEvents
 from podwright.kube.client import access
@@ -41,8 +41,6 @@ CHECK_PAUSE_FACTOR: Final = 4.0
 RELIST_SECONDS: Final = 10.0
 ACCESS_SECONDS: Final = 30.0
 """How often the controller asks whether RBAC allows it to read policies, as long as it does not."""
-
-Raw = Mapping[str, Any]
 
 
 class PolicyController:

@@ -4,17 +4,15 @@ namespace/name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from podwright.api.local_policy import local_key_of
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_status import Policies
 from podwright.api.scheduler_policy import identity_of, namespace_of
+from podwright.core.objects.raw import Raw
 from podwright.engine.engine import Engine
 from podwright.kube.kinds import LOCAL_POLICY, POLICY
-
-Raw = Mapping[str, Any]
 
 
 class PolicyKind:

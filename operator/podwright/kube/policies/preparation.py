@@ -11,18 +11,17 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from podwright.api.compiled_rules import uncompiled
 from podwright.core.cel.errors import Issue
+from podwright.core.objects.raw import Raw
 from podwright.core.plugins.rules.known_expressions import Signals, compiled, remember
 
 if TYPE_CHECKING:
     from podwright.core.plugins.rules.expression import Expression
 
-Raw = Mapping[str, Any]
 _worker: Final = ThreadPoolExecutor(1, "podwright expressions")
 """One thread for both kinds of policies: two could not compile at the same time anyway."""
 _GIVE_WAY_SECONDS: Final = 0.0005

@@ -16,6 +16,7 @@ from typing import Any, Final
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_status import COUNTS, Work, basis_of, status_of
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.raw import Raw
 from podwright.engine.engine import Engine
 from podwright.engine.process.steps import in_slices
 from podwright.engine.records.policy_activity import pending_by_policy
@@ -35,8 +36,6 @@ STATUS_SECONDS: Final = 1.0
 REFRESH_SECONDS: Final = 60.0
 """How often statuses are written in which only counts have changed."""
 STATUS_RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
-
-Raw = Mapping[str, Any]
 
 
 @dataclass(slots=True)

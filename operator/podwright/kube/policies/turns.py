@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-Raw = Mapping[str, Any]
+from podwright.core.objects.raw import Raw
 
 
 class PolicyTurns:

@@ -13,6 +13,7 @@ from typing import Any
 from podwright.api.own_objects import last_valid
 from podwright.api.queue_status import QueueReport, usage_of
 from podwright.core.objects.errors import InvalidObjectError, described
+from podwright.core.objects.raw import Raw
 from podwright.core.queues.queues import NO_NODES, OVER_LIMIT, QueueRules, queues_of
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
@@ -21,8 +22,6 @@ from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKin
 from podwright.kube.queues.names import QueueNames
 from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.write.object_status import SeenObject
-
-Raw = Mapping[str, Any]
 
 
 class QueueDoor(CheckedDoor):

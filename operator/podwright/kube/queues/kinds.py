@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,10 +11,9 @@ from podwright.api.queue_status import QueueReport, status_of
 from podwright.api.scheduling_queue import parse_queue
 from podwright.api.volcano_queue import ROOT, VOLCANO_LABEL, VOLCANO_SCHEDULER, parse_volcano_queue, volcano_status_of
 from podwright.core.objects.pod import QUEUE_ANNOTATION
+from podwright.core.objects.raw import Raw
 from podwright.core.queues.queues import QueueRules
 from podwright.kube.kinds import KAI_QUEUE, QUEUE, VOLCANO_QUEUE, Resource
-
-Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

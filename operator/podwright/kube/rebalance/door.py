@@ -15,7 +15,7 @@ from podwright.api.policy_status import ACTIVE, UntimedCondition
 from podwright.api.rebalance_policy import parse_rebalance_policy
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
-from podwright.core.objects.raw import value_at
+from podwright.core.objects.raw import Raw, value_at
 from podwright.core.rebalance.rules import WARNINGS
 from podwright.engine.engine import Engine
 from podwright.engine.rebalance.rebalancing import Progress
@@ -25,8 +25,6 @@ from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import REBALANCE_POLICY
 from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.write.object_status import SeenObject
-
-Raw = Mapping[str, Any]
 
 SHOWN_MOVES: Final = 20
 SHOWN_REASONS: Final = 16

@@ -10,7 +10,6 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from podwright.api.reservation import (
     status_of,
 )
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.raw import Raw
 from podwright.core.state.reservations import Reservation
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
@@ -29,7 +29,6 @@ from podwright.kube.kinds import RESERVATION
 from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.write.object_status import Request, SeenObject
 
-Raw = Mapping[str, Any]
 SLOTS_OF_A_PART: Final = 200
 """The most slots of an object of ours, so that it is not too large, even if each slot requests eleven resources."""
 LATE_SECONDS: Final = 5.0

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podwright.api.topology import levels_of, parse_topology, status_of
+from podwright.core.objects.raw import Raw
 from podwright.core.state.topologies import OWN_API
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
@@ -17,8 +18,6 @@ from podwright.kube.kinds import TOPOLOGY, Resource
 from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.watch.served_kinds import Door
 from podwright.kube.write.object_status import SeenObject
-
-Raw = Mapping[str, Any]
 
 
 class TopologyDoor(CheckedDoor):

@@ -5,18 +5,16 @@ One that is invalid stays as it last was known. When one changes, the pods that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from podwright.api.topology import HYPER_NODE_KIND, parse_hyper_node
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.raw import Raw
 from podwright.core.state.hyper_nodes import HyperNode
 from podwright.engine.engine import Engine
 from podwright.engine.ports import Recorder, Regarding
 from podwright.kube.kinds import HYPER_NODE, Resource
 from podwright.kube.watch.served_kinds import Door
-
-Raw = Mapping[str, Any]
 
 
 class HyperNodeDoor(Door):

@@ -4,17 +4,15 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from podwright.core.objects.errors import InvalidObjectError, described
+from podwright.core.objects.raw import Raw
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import Resource
 from podwright.kube.watch.served_kinds import Door
 from podwright.kube.write.object_status import ObjectStatuses
-
-Raw = Mapping[str, Any]
 
 
 class CheckedDoor(ObjectStatuses, Door):

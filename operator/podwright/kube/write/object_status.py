@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from podwright.api.scheduler_policy import created_of, identity_of
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import compact_regularly
-from podwright.core.objects.raw import mapping_at
+from podwright.core.objects.raw import Raw, mapping_at
 from podwright.engine.ports import Recorder, Regarding
 from podwright.kube.client.errors import is_not_found, status_of, uid_mismatch
 from podwright.kube.client.http import Http
@@ -42,7 +42,6 @@ _EXPECTED: Final = (403, 404, 409)
 """A namespace that ends refuses objects; an object may be there, or gone, before the watch says so."""
 RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
 
-Raw = Mapping[str, Any]
 _NONE: Final[Mapping[str, str]] = {}
 
 

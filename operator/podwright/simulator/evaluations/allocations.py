@@ -5,13 +5,13 @@ device is taken once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import parse_exact_quantity
+from podwright.core.objects.raw import Raw
 
-Raw = Mapping[str, Any]
 _DEVICE: Final = ("driver", "pool", "device")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, Final
+from typing import Final
 
 from podwright.api.scheduler_policy import GROUP
 from podwright.api.scheduling_queue import QUEUE_KIND
@@ -25,7 +25,7 @@ from podwright.core.objects.pod_group import (
     WORKLOAD_API,
     group_key,
 )
-from podwright.core.objects.raw import mapping_at, value_at
+from podwright.core.objects.raw import Raw, mapping_at, value_at
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.engine.intake.owners import OwnerObject, UnusableError
@@ -36,8 +36,6 @@ from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.queue_rows import rows_of
 from podwright.simulator.redaction import replica_failures
 from podwright.simulator.snapshot import Snapshot
-
-Raw = Mapping[str, Any]
 
 _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("po", "pod", "pods"), "Pod"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from podwright.api.scheduler_policy import KIND
 from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.raw import Raw
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Hypothesis, HypothesisError, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes, drain_node, remove_node
@@ -18,8 +18,6 @@ from podwright.simulator.manifests import place_of
 from podwright.simulator.snapshot import CLAIM_TEMPLATE
 from podwright.simulator.trial import Trial
 from podwright.simulator.tried_policies import enforced
-
-Raw = Mapping[str, Any]
 
 
 def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> AppliedHypothesis:

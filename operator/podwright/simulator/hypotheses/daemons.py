@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.raw import value_at
+from podwright.core.objects.raw import Raw, value_at
 from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Waiting
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.placing import place
 from podwright.simulator.trial import Trial, created_anew, pods_on
-
-Raw = Mapping[str, Any]
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 

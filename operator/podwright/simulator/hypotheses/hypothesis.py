@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from podwright.core.framework.args import ArgsError, decode, encode
 from podwright.core.objects.pod import PodInfo
-
-Raw = Mapping[str, Any]
+from podwright.core.objects.raw import Raw
 
 MAX_NODES: Final = 20_000
 """The most nodes that one hypothesis may add."""

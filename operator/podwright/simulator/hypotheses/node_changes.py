@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import HOSTNAME, Node
 from podwright.core.objects.pod import PodInfo, belongs_to_node
-from podwright.core.objects.raw import mapping_at
+from podwright.core.objects.raw import Raw, mapping_at
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.preemption.budgets import BudgetRules, StoredBudgets
@@ -25,8 +25,6 @@ from podwright.simulator.hypotheses.hypothesis import (
 )
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.trial import Trial, created_anew, pods_on
-
-Raw = Mapping[str, Any]
 
 _PER_NODE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Prefixes of taints that describe the present state of a node. They are not copied to a node like it."""

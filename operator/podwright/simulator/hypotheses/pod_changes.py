@@ -5,17 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import MADE_API
-from podwright.core.objects.raw import mapping_at
+from podwright.core.objects.raw import Raw, mapping_at
 from podwright.simulator.hypotheses.hypothesis import MAX_PODS, AppliedHypothesis, HypothesisError, Scale, Waiting
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.trial import Trial, created_anew
-
-Raw = Mapping[str, Any]
 
 
 def scale_workload(trial: Trial, scale: Scale, applied: AppliedHypothesis) -> None:

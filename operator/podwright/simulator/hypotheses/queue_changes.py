@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from podwright.core.objects.pod import belongs_to_node
+from podwright.core.objects.raw import Raw
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.engine.draining import may_be_evicted
@@ -15,8 +16,6 @@ from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Blocker
 from podwright.simulator.hypotheses.node_changes import create_anew
 from podwright.simulator.queue_objects import with_quota
 from podwright.simulator.trial import Trial
-
-Raw = Mapping[str, Any]
 
 _KINDS: Final = ("queue", "queues", "squeue", "schedulingqueue", "schedulingqueues")
 _OF_QUEUE: Final = ("parent", "priority", "state", "preemptMinRuntime", "reclaimMinRuntime")

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
@@ -19,6 +19,7 @@ import orjson
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import parse_time
+from podwright.core.objects.raw import Raw
 from podwright.engine.process.side_thread import SideThread
 from podwright.kube.client import access
 from podwright.kube.client.errors import AccessError, ConfigError
@@ -27,8 +28,6 @@ from podwright.kube.kinds import NODE, POD, Resource
 from podwright.kube.watch.reflector import Reflector
 from podwright.simulator.live import LiveConnection, kept_of, knowing_owners, take_snapshot
 from podwright.simulator.snapshot import SnapshotError
-
-Raw = Mapping[str, Any]
 
 READER_SECONDS: Final = 1.0
 """How long it takes until a recording notices that nobody reads it, if nothing is written."""

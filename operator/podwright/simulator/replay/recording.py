@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
-from podwright.core.objects.raw import json_type, mapping_at
+from podwright.core.objects.raw import Raw, json_type, mapping_at
 from podwright.simulator.replay.stream import (
     Arrival,
     Event,
@@ -29,8 +29,6 @@ from podwright.simulator.replay.stream import (
     lines_of,
     sorted_events,
 )
-
-Raw = Mapping[str, Any]
 
 TYPES: Final = ("INITIAL", "ADDED", "MODIFIED", "DELETED")
 FINISHED: Final = ("Succeeded", "Failed")

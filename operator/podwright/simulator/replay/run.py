@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from podwright.api.rebalance_policy import REBALANCE_KIND, parse_rebalance_policy
 from podwright.api.scheduler_policy import KIND, identity_of
@@ -23,6 +23,7 @@ from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import Raw
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.objects.resources import CPU
 from podwright.core.queue import Waits
@@ -43,8 +44,6 @@ from podwright.simulator.scheduling import Landed, Preempted, Scheduling
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.trial import created_anew
 from podwright.simulator.tried_policies import enforced
-
-Raw = Mapping[str, Any]
 
 SAMPLES: Final = 240
 """How many samples a replay takes by default."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from podwright.core.objects.pod import PodInfo
-
-Raw = Mapping[str, Any]
+from podwright.core.objects.raw import Raw
 
 LONGEST_LINE: Final = 16 << 20
 """Bytes that a line of a stream may have."""

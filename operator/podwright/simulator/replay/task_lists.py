@@ -19,10 +19,10 @@ from typing import Any, Final
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.raw import Raw
 from podwright.core.objects.resources import resource_list
 from podwright.simulator.replay.stream import Arrival, ReplayStream, StreamError, lines_of, sorted_events
 
-Raw = Mapping[str, Any]
 Row = Mapping[str, str]
 
 GPU: Final = "nvidia.com/gpu"

@@ -15,7 +15,6 @@ from podwright.core.objects.devices.classes import expression_of
 from podwright.core.objects.devices.parts import (
     Amount,
     DeviceToleration,
-    Raw,
     name_in,
     parse_amount,
     parse_device_toleration,
@@ -27,6 +26,7 @@ from podwright.core.objects.pod import Owner, parse_time
 from podwright.core.objects.pod_group import WORKLOAD_API, group_key
 from podwright.core.objects.raw import (
     Problems,
+    Raw,
     as_count,
     as_flag,
     as_list,

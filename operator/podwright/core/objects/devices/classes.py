@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from podwright.core.objects.devices.parts import DeviceTaint, Raw, name_in, parse_device_taint
+from podwright.core.objects.devices.parts import DeviceTaint, name_in, parse_device_taint
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
-from podwright.core.objects.raw import Problems, as_mapping, as_optional_text
+from podwright.core.objects.raw import Problems, Raw, as_mapping, as_optional_text
 
 IMPLICIT_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 """Each DeviceClass stands for the extended resource with this prefix and its name."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from podwright.core.objects.quantity import parse_exact_quantity
-from podwright.core.objects.raw import as_optional_text, as_text
-
-Raw = Mapping[str, Any]
+from podwright.core.objects.raw import Raw, as_optional_text, as_text
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"

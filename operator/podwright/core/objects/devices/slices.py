@@ -13,11 +13,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from podwright.core.objects.affinity import NodeAffinity
-from podwright.core.objects.devices.parts import Amount, DeviceTaint, Raw, name_in, parse_amount, parse_device_taint
+from podwright.core.objects.devices.parts import Amount, DeviceTaint, name_in, parse_amount, parse_device_taint
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.raw import (
     Problems,
+    Raw,
     as_count,
     as_flag,
     as_list,

@@ -5,18 +5,17 @@ Source: `EventsToRegister` and `isSchedulableAfterClaimChange` in kube-scheduler
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint, HintKeys
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import Raw
 from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
 from podwright.core.state.devices import CLASS_KIND
 from podwright.core.state.devices.claims import CLAIM_KIND, ClaimState, uid_of
 from podwright.core.state.devices.index import RULE_KIND, SLICE_KIND
-
-Raw = Mapping[str, Any]
 
 
 def device_hints(claims: ClaimState) -> Sequence[EventHint]:

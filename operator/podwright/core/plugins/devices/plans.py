@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.node import Node
+from podwright.core.objects.raw import Raw
 from podwright.core.plugins.devices.binding_conditions import BindingFailedError, ready
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
-
-Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
