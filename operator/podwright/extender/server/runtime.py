@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from podwright.core.framework.features import missing_api
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import Raw
 from podwright.engine.process.instance import new_instance
 from podwright.engine.process.memory import configure_memory, freeze_objects
 from podwright.engine.records.metrics import (
@@ -33,7 +34,6 @@ from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate
 from podwright.extender.server.options import ExtenderOptions
-from podwright.extender.server.policies import PolicySink
 from podwright.extender.server.sent_nodes import NodeVersions, differing
 from podwright.extender.server.verdicts import ExtenderVerdicts
 from podwright.kube.api_cluster import ApiCluster
@@ -46,6 +46,7 @@ from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STORED, params_in
 from podwright.kube.parts import Base, Parts, check_profiles
 from podwright.kube.plugins.third_party import ThirdPartyPlugins
+from podwright.kube.policies.controller import PolicyController
 from podwright.kube.runtime import start_policies
 from podwright.kube.serve.access.delegation import AccessDelegation
 from podwright.kube.serve.access.review_clients import review_clients
@@ -275,3 +276,22 @@ class ExtenderRuntime:
             await self._parts.signals.close()
         for http in {self._http, *self._clients}:
             await http.close()
+
+
+class PolicySink:
+    """Passes watched policies on to their controller. In the operator, Kopf watches them."""
+
+    def __init__(self, controller: PolicyController) -> None:
+        self._controller = controller
+
+    def key(self, raw: Raw) -> str:
+        return self._controller.key_of(raw)
+
+    def put(self, raw: Raw) -> None:
+        self._controller.take_event({"type": "MODIFIED", "object": raw})
+
+    def drop(self, key: str, raw: Raw | None) -> None:
+        if raw is None:
+            self._controller.remove(key)
+        else:
+            self._controller.take_event({"type": "DELETED", "object": raw})

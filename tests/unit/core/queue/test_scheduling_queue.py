@@ -394,7 +394,7 @@ def test_hints_of_a_deleted_policy_are_released(h):
 
 
 def test_rejections_are_counted_in_steps_while_pods_come_and_go(monkeypatch):
-    monkeypatch.setattr("podwright.core.queue.rejections.PODS_A_STEP", 2)
+    monkeypatch.setattr("podwright.core.queue.scheduling_queue.PODS_A_STEP", 2)
     h = Harness()
     for number in range(5):
         h.rejected(f"p{number}", "Fit")
