@@ -239,12 +239,12 @@ class RebalancePlanner:
 
     def _selected_of_system(self) -> int:
         """How many pods of the system the policy selects, other than those of nodes."""
-        matches, labels = self._rules.matches, self._cache.namespace_labels
-        return sum(
-            self._movable.is_of_system(pod) and matches(pod, labels(pod.namespace))
-            for info in self._cache.nodes.values()
-            for pod in to_move(info)
-        )
+        matches, labels, found = self._rules.matches, self._cache.namespace_labels, 0
+        for info in self._cache.nodes.values():
+            self._cache.deadline.point()
+            for pod in to_move(info):
+                found += self._movable.is_of_system(pod) and matches(pod, labels(pod.namespace))
+        return found
 
     def _alone(self, pod: PodInfo, goal: GoalType, why: str) -> _Candidate | None:
         """The candidate of this pod, if it may move. `why` it is to."""
@@ -388,7 +388,11 @@ class RebalancePlanner:
         return sum(map(self._counts_as_empty, self._cache.nodes.values()))
 
     def _counts_as_empty(self, info: NodeInfo) -> bool:
-        return bool(self._worth_emptying[info.slot]) and not to_move(info)
+        return self._is_worth_emptying(info) and not to_move(info)
+
+    def _is_worth_emptying(self, info: NodeInfo) -> bool:
+        # Pods may be on a node that is gone or was never there: it has no row.
+        return info.node is not None and bool(self._worth_emptying[info.slot])
 
     def _more_empty(self, more: int) -> int:
         """What it is worth that so many more nodes are empty now, which is less than 0 if they are fewer."""
@@ -413,7 +417,7 @@ class RebalancePlanner:
         fill = fill_of(self._cache.table, (CPU, MEMORY))
         for info in self._cache.nodes.values():
             self._cache.deadline.point()
-            pods = to_move(info) if self._worth_emptying[info.slot] else ()
+            pods = to_move(info) if self._is_worth_emptying(info) else ()
             if not pods or info.name in self._targets:
                 continue
             why = next(filter(None, map(self._movable.why_not, pods)), "")
@@ -427,7 +431,7 @@ class RebalancePlanner:
 
     def _merged(self) -> Step | None:
         """A step that empties several small nodes by filling an empty one that is larger."""
-        nodes = filter(lambda info: self._worth_emptying[info.slot], self._cache.nodes.values())
+        nodes = filter(self._is_worth_emptying, self._cache.nodes.values())
         candidates = (
             (info, pods)
             for info in sorted(nodes, key=lambda each: (self._sizes[each.slot], len(each.pods), each.name))

@@ -21,7 +21,7 @@ MAKE_ROOM: Final = "MakeRoom"
 FEWEST_FRAGMENTS: Final = "FewestFragments"
 OUT_OF_REACH: Final = "asked for by goal "
 """How the reason begins why something is held back that a goal asks for, but that no moves can give."""
-NO_BUDGET: Final = "selected by a PodDisruptionBudget that allows no disruption"
+NO_BUDGET: Final = "considered, but selected by a PodDisruptionBudget that allows no disruption"
 OF_SYSTEM: Final = "selected by `match`, but of the system, whose pods never move"
 WARNINGS: Final[Mapping[str, str]] = {
     OUT_OF_REACH: "RebalanceGoalOutOfReach",

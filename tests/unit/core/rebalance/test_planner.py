@@ -261,8 +261,14 @@ def test_a_budget_of_nothing_is_told_with_the_pods_that_it_holds_back(goal):
     plan = plan_of(cluster, rules(goals=[goal]))
     assert not plan.steps
     held = 1 if goal["type"] == "RepairViolations" else 3 if goal["type"] == "EmptyNodes" else 4
-    pods = f"{held} pod{'s' * (held > 1)}: selected by a PodDisruptionBudget that allows no disruption"
+    pods = f"{held} pod{'s' * (held > 1)}: considered, but selected by a PodDisruptionBudget that allows no disruption"
     assert pods in reasons(plan)[:2]
+
+
+@pytest.mark.parametrize("more", [{}, {"kind": "DaemonSet"}], ids=["a pod", "a pod of a DaemonSet"])
+def test_a_pod_on_a_node_that_is_gone_changes_no_plan(more):
+    plan = plan_of(three_nodes(old("lost", "gone", **more)), rules(goals=[{"type": "EmptyNodes", "count": 2}]))
+    assert moves(plan) == moves(plan_of(three_nodes(), rules(goals=[{"type": "EmptyNodes", "count": 2}]))) != []
 
 
 def test_pods_of_the_system_that_a_policy_selects_are_told_and_stay():

@@ -103,7 +103,7 @@ async def test_budgets_of_nothing_and_pods_of_the_system_are_told_in_the_status_
             await until(lambda: it.status().get("plan"))
         held, system = it.status()["plan"]["heldBack"][:2]
         assert system == "1 pod: selected by `match`, but of the system, whose pods never move"
-        assert held == "1 pod: selected by a PodDisruptionBudget that allows no disruption"
+        assert held == "1 pod: considered, but selected by a PodDisruptionBudget that allows no disruption"
         assert it.rig.recorder.notes("RebalanceOfSystemPods") == [system]
         assert it.rig.recorder.notes("RebalanceWithoutBudget") == [held]
         assert it.rig.evictor.evicted == []
