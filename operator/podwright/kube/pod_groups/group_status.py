@@ -1,4 +1,4 @@
-"""The status of pod groups: conditions of both APIs, and the fields of the custom resource.
+"""The status of pod groups: conditions of all APIs, and the fields of the custom resources.
 
 Invariant: what a status says already is not written again, and a group that was scheduled once is never called
 unscheduled. Types, reasons and rules follow the API reference of PodGroup and kube-scheduler's own writes. `phases`
@@ -77,6 +77,8 @@ class _KnownGroup:
     conditions: dict[str, Mapping[str, Any]]
     fields: dict[str, Any]
     scheduled_once: bool
+    version: str
+    """The resourceVersion."""
     pool: str = ""
     """The node pool of a group of KAI."""
     written: Mapping[str, Any] | None = None
@@ -96,11 +98,14 @@ class _Change:
     """What the status is to say: conditions by type, and fields; None leaves the fields unchanged."""
 
     about: str
+    uid: str
     conditions: dict[str, GroupCondition] = field(default_factory=dict)
     fields: Mapping[str, Any] | None = None
     failures: int = 0
 
     def absorb(self, older: _Change) -> None:
+        if older.uid != self.uid:
+            return  # of another group, which had the same name
         self.conditions = {**older.conditions, **self.conditions}
         self.fields = older.fields if self.fields is None else self.fields
 
@@ -146,6 +151,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
             conditions=conditions,
             fields=fields,
             scheduled_once=was_scheduled(conditions),
+            version=str(raw["metadata"].get("resourceVersion") or ""),
             pool=pool,
         )
         if before is not None and before.uid == uid:
@@ -216,10 +222,10 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
             self._queued_change(key).conditions[kind] = condition
 
     def _queued_change(self, key: str) -> _Change:
-        """The queued change of the group, or a new one."""
-        change = self._queue.get(key)
-        if change is None:
-            change = _Change(f"pod group {key}")
+        """The queued change of the group, which is known, or a new one."""
+        change, uid = self._queue.get(key), self._known[key].uid
+        if change is None or change.uid != uid:
+            change = _Change(f"pod group {key}", uid)
             self._queue.add(key, change)
         return change
 
@@ -235,7 +241,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
     async def _write(self, key: str, change: _Change) -> None:
         known = self._known.get(key)
         resource = None if known is None else self._resources.get(known.kind)
-        if known is None or resource is None:
+        if known is None or resource is None or known.uid != change.uid:
             return
         conditions = self._conditions_to_write(known, change)
         fields = change.fields if change.fields is not None and known.differs_from(change.fields) else None
@@ -246,7 +252,11 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
             status[kai_conditions.FIELD] = kai_conditions.written(known.fields, known.pool, conditions[-1])
         elif conditions:
             status["conditions"] = conditions
-        body = {"metadata": {"uid": known.uid}, "status": status}
+        metadata = {"uid": known.uid}
+        if conditions and known.kind != KIND:
+            # The patch replaces the whole list: only if it is still the one that we know, with what others wrote.
+            metadata["resourceVersion"] = known.version
+        body = {"metadata": metadata, "status": status}
         path = resource.path(known.name, known.namespace, "status")
         answer = await self._http.call("PATCH", path, body, STRATEGIC_PATCH if known.kind == KIND else MERGE_PATCH)
         if fields is not None:

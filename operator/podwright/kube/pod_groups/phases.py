@@ -52,7 +52,7 @@ COMPLETED: Final = "Completed"
 STARTING: Final = "Starting"
 _LABELS: Final = frozenset((GROUP_LABEL, OLD_GROUP_LABEL, GROVE_LABEL))
 _ANNOTATIONS: Final = frozenset(GROUP_ANNOTATIONS)
-_ENDED: Final = (FINISHED, FAILED, COMPLETED)
+_ENDED: Final = (FINISHED, FAILED)
 _PLACED_ONCE: Final = (SCHEDULED, RUNNING, UNKNOWN)
 _COUNTED: Final = (PLUGINS_API, VOLCANO_API, GROVE_API)
 """The APIs whose status has a phase."""
@@ -88,13 +88,19 @@ def phase(before: str, min_count: int, counts: MemberCounts) -> str:
 
 
 def volcano_phase(before: str, min_count: int, counts: MemberCounts) -> str:
-    """The phase of a group of Volcano."""
-    if before == COMPLETED or (counts.succeeded >= min_count and counts.succeeded == counts.total):
+    """The phase of a group of Volcano. As there, those that have failed or succeeded count as scheduled, but while others
+    run, those that have failed are missing. A completed group stays so until it has other members with a node. Source:
+    `getPodGroupPhase` in `pkg/scheduler/framework/session.go`, and `OnSessionClose` in `pkg/scheduler/plugins/gang/gang.go`,
+    at v1.16.0-alpha.1-42-ged72c7c8.
+    """
+    ended = counts.succeeded + counts.failed
+    if before == COMPLETED and ended == counts.scheduled:
         return COMPLETED
-    if counts.running + counts.succeeded >= min_count:
-        return RUNNING
-    lost = before in (RUNNING, UNKNOWN)
-    return UNKNOWN if lost and counts.scheduled else INQUEUE
+    if counts.running and counts.scheduled - counts.failed < min_count:
+        return UNKNOWN
+    if counts.scheduled < min_count:
+        return INQUEUE
+    return COMPLETED if ended == counts.scheduled else RUNNING
 
 
 def grove_phase(min_count: int, counts: MemberCounts) -> str:
@@ -239,6 +245,8 @@ class PodGroupPhases:
         }
         if group.api == VOLCANO_API:
             fields["phase"] = volcano_phase(before, group.min_count, counts)
+            if before == fields["phase"] == COMPLETED:
+                return  # with the counts that it had
         else:
             fields |= self._times_and_owners(group, written, phase(before, group.min_count, counts), counts)
         self._set(group, fields)

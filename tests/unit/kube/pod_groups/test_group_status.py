@@ -204,6 +204,51 @@ async def test_conditions_of_the_custom_resource_are_written_as_a_whole_list():
         assert script.requests[0].body["status"]["conditions"] == [other, waiting(lastTransitionTime=NOW)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        pytest.param(PLUGINS_KIND, "conditions", id="conditions"),
+        pytest.param(KAI_KIND, "schedulingConditions", id="of KAI"),
+    ],
+)
+async def test_a_list_replaces_only_the_version_that_it_was_made_from(kind, field, monkeypatch):
+    monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
+    other = {"type": "Initialized", "status": "True"}
+    old, new = group(), group()
+    old["metadata"]["resourceVersion"], new["metadata"]["resourceVersion"] = "7", "8"
+    new["status"][field] = [other]
+
+    async def conflict(request):
+        writer.seen(kind, new)
+        return await says(409)(request)
+
+    async with writing(conflict) as (writer, script):
+        writer.seen(kind, old)
+        writer.not_scheduled(parse_pod_group(kind, old), NO_ROOM)
+        await writer.flush(5)
+    assert [request.body["metadata"] for request in script.requests] == [
+        {"uid": "u1", "resourceVersion": version} for version in ("7", "8")
+    ]
+    first, second = (request.body["status"][field] for request in script.requests)
+    assert second == [other, *first]
+
+
+async def test_a_change_that_met_a_conflict_is_not_written_to_another_group_of_the_same_name(monkeypatch):
+    monkeypatch.setattr(work_queue, "RETRY", replace(work_queue.RETRY, shortest=0.001))
+    raw, other = group(), group(uid="u2")
+
+    async def conflict(request):
+        writer.forget("scheduling.x-k8s.io:ml/train")
+        writer.seen(PLUGINS_KIND, other)
+        return await says(409)(request)
+
+    async with writing(conflict) as (writer, script):
+        writer.seen(PLUGINS_KIND, raw)
+        writer.not_scheduled(parse_pod_group(PLUGINS_KIND, raw), NO_ROOM)
+        await writer.flush(5)
+    assert len(script.requests) == 1
+
+
 async def test_a_group_of_kai_says_that_it_waits_only_while_it_does():
     of_another_pool = {"type": "UnschedulableOnNodePool", "nodePool": "other", "status": "True", "transitionID": "4"}
     raw = group(schedulingConditions=[of_another_pool], resourcesStatus={"requested": {"cpu": "1"}})

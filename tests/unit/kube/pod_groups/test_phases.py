@@ -45,13 +45,20 @@ def test_the_phase_follows_from_the_counts(before, counts, wanted):
     ("before", "counts", "wanted"),
     [
         pytest.param("", (0, 0, 0, 0, 0), "Inqueue", id="no pods: operators may create them"),
-        pytest.param("Pending", (3, 3, 2, 0, 0), "Inqueue", id="too few run"),
+        pytest.param("Pending", (3, 2, 0, 0, 0), "Inqueue", id="too few have nodes"),
+        pytest.param("Inqueue", (3, 3, 0, 0, 0), "Running", id="enough have nodes"),
         pytest.param("Inqueue", (3, 3, 2, 1, 0), "Running", id="enough run or have succeeded"),
-        pytest.param("Running", (3, 2, 2, 0, 1), "Unknown", id="one failed"),
+        pytest.param("Running", (3, 2, 2, 0, 0), "Unknown", id="one waits again"),
+        pytest.param("Running", (3, 3, 2, 0, 1), "Unknown", id="one failed, and the others run"),
+        pytest.param("Running", (4, 4, 3, 0, 1), "Running", id="one failed that is not needed"),
         pytest.param("Unknown", (3, 0, 0, 0, 0), "Inqueue", id="all wait again"),
         pytest.param("Running", (4, 4, 1, 3, 0), "Running", id="not all have succeeded"),
         pytest.param("Running", (3, 3, 0, 3, 0), "Completed", id="all have succeeded"),
-        pytest.param("Completed", (0, 0, 0, 0, 0), "Completed", id="completed is final"),
+        pytest.param("Unknown", (3, 3, 0, 2, 1), "Completed", id="all have succeeded but one, which failed"),
+        pytest.param("Unknown", (3, 3, 0, 0, 3), "Completed", id="all have failed"),
+        pytest.param("Running", (3, 2, 0, 2, 0), "Inqueue", id="two have succeeded, and one waits"),
+        pytest.param("Completed", (0, 0, 0, 0, 0), "Completed", id="the pods of a completed group are deleted"),
+        pytest.param("Completed", (6, 6, 3, 0, 3), "Running", id="all had failed and were replaced"),
     ],
 )
 def test_the_phase_of_a_group_of_volcano(before, counts, wanted):
