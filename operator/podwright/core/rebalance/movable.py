@@ -123,12 +123,12 @@ class Movable:
 
 def may_be_emptied(node: Node) -> bool:
     """False for nodes that somebody else takes care of."""
-    return not node.unschedulable and not any(taint.managed for taint in node.taints) and may_take(node)
+    return not any(taint.managed for taint in node.taints) and may_take(node)
 
 
 def may_take(node: Node) -> bool:
-    """False for nodes that are about to be removed. Filters decide about all else."""
-    return not node.terminating and not any(taint.key in _LEAVING for taint in node.taints)
+    """False for nodes that are cordoned or about to be removed. Filters decide about all else."""
+    return not node.unschedulable and not node.terminating and not any(taint.key in _LEAVING for taint in node.taints)
 
 
 def to_move(info: NodeInfo) -> Sequence[PodInfo]:

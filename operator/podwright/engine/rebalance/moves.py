@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.gangs.gathering import slot_for
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import Owner, PodInfo
 from podwright.core.rebalance.gangs import room_of, waiting_gang
+from podwright.core.rebalance.movable import may_take
 from podwright.core.rebalance.planner import RebalancePlanner
 from podwright.core.rebalance.rules import Move, RebalanceRules, Step
 from podwright.core.state.reservations import Replaced, Reservation, rebalancing_name
@@ -48,7 +50,7 @@ Result = Literal["moved", "refused", "lost", "timeout", "notReady", "stopped"]
 STOPPED: Final = "the policy was changed"
 _WHY: Final[Mapping[Result, str]] = {
     "refused": "the eviction of pod {pod} was refused",
-    "lost": "others took the place of pod {pod}",
+    "lost": "others took the place of pod {pod}, or its node takes no pods any more",
     "timeout": "what {owner} created in place of pod {pod} did not come to its place in time",
     "notReady": "what {owner} created in place of pod {pod} was not ready in time",
     "stopped": STOPPED,
@@ -119,8 +121,8 @@ class Moves:
         """By the uid of a controller that did not create a moved pod again in time: until when its pods stay. By the uid
         of a pod that was refused: until when it stays.
         """
-        self._adopted: dict[str, float] = {}
-        """By name of a Reservation that another process has made: when this one took over."""
+        self._adopted: dict[str, tuple[Reservation, float]] = {}
+        """By name: a Reservation that another process has made, and when this one took over."""
 
     def held(self) -> Mapping[str, Reservation]:
         """All places, and the room of gangs, by name."""
@@ -142,27 +144,47 @@ class Moves:
 
     def take_over(self) -> None:
         """Goes on holding what another process, or this one before a restart, has held."""
-        self._adopted = dict.fromkeys(self.held(), self._wall())
+        self._adopted = {name: (each, self._wall()) for name, each in self.held().items()}
 
-    def look_after(self) -> bool:
-        """Gives back what nobody needs any more of that. Returns whether pods are still to come to their places."""
-        for name, since in [*self._adopted.items()]:
-            reservation = self._cache.reservations.get(name)
-            if reservation is None or self._has_ended(reservation, since):
+    def look_after(self, *, stopped: bool) -> bool:
+        """Gives back what nobody needs any more of that. Returns whether pods are still to come to their places.
+        `stopped`: every policy is stopped or gone, so no place is held.
+        """
+        for name, (reservation, since) in [*self._adopted.items()]:
+            if stopped or self._has_ended(reservation, since):
                 del self._adopted[name]
                 self._reservations.remove(name)
-        held = map(self._cache.reservations.get, self._adopted)
-        return any(each is not None and each.replaced is not None for each in held)
+        return any(each.replaced is not None for each, _ in self._adopted.values())
 
     def _has_ended(self, reservation: Reservation, since: float) -> bool:
-        replaced, waits = reservation.replaced, self._wall() - since
+        replaced, now = reservation.replaced, self._wall()
+        is_held = self._cache.reservations.get(reservation.name) is not None
         if replaced is None:
-            return waits >= ADOPTED_SECONDS or self._starts(reservation.group)
-        if any(not self._cache.is_assumed(uid) for uid in self._cache.reservations.taken_by(reservation.name)):
+            return not is_held or now - since >= ADOPTED_SECONDS or self._starts(reservation.group)
+        if came := self._came(reservation, is_held=is_held):
+            if all(map(self._cache.is_assumed, came)):
+                return False
             self._ports.metrics.count(REBALANCE_MOVES, "moved")
             return True
         source = self._cache.placement(replaced.uid)
-        return source is not None and not source.pods[replaced.uid].terminating and waits >= SURE_SECONDS
+        if source is not None and not source.pods[replaced.uid].terminating:
+            return not is_held or now - since >= SURE_SECONDS
+        result: Result | None = "timeout" if now >= reservation.until else None
+        if is_held:
+            result = None if self._has_room(reservation) else "lost"
+        if result is not None:
+            pod, node = f"{reservation.namespace}/{replaced.name}", reservation.slots[0].node
+            why = _WHY[result].format(pod=pod, owner=f"{replaced.owner.kind}/{replaced.owner.name}")
+            note = f"pod {pod} was to move to node {node}, but {why}"
+            self._conclude(replaced.owner, reservation.namespace, PODWRIGHT_SCHEDULER_NAME, result, note)
+        return not is_held or result is not None
+
+    def _came(self, reservation: Reservation, *, is_held: bool) -> Collection[str]:
+        """The uids of the pods that have the place, or would have it if its time were not over."""
+        if is_held:
+            return self._cache.reservations.taken_by(reservation.name)
+        target = self._cache.present(reservation.slots[0].node)
+        return () if target is None else [pod.uid for pod in target.pods.values() if reservation.is_for(pod)]
 
     def _starts(self, key: str) -> bool:
         """True if the gang to which this group belongs does not wait for its room any more."""
@@ -172,9 +194,9 @@ class Moves:
 
     async def carry_out(self, step: Step, run: Run) -> str:
         """Makes the moves of a step. Returns why it ended early; "" if all were made."""
-        left, flights, again = [*step.moves], list[_Flight](), 0.0
-        problem = await self._hold_for_gang(step, run) if step.gang else ""
+        left, flights, rooms, again = [*step.moves], list[_Flight](), list[str](), 0.0
         try:
+            problem = await self._hold_for_gang(step, run, rooms) if step.gang else ""
             while flights or (left and not problem):
                 if run.stopped():
                     problem = STOPPED
@@ -206,17 +228,16 @@ class Moves:
         except asyncio.CancelledError:
             raise  # the places stay
         except BaseException:
-            self._give_back(step, flights)
+            self._give_back(step, flights, rooms)
             raise
-        self._give_back(step, flights)
+        self._give_back(step, flights, rooms)
         return problem
 
-    def _give_back(self, step: Step, flights: Sequence[_Flight]) -> None:
+    def _give_back(self, step: Step, flights: Sequence[_Flight], rooms: Sequence[str]) -> None:
         for flight in flights:
             self._end(flight, step, "stopped")
-        for each in [*self.held().values()]:
-            if each.group and self._cache.groups.root_of(each.group) == step.gang:
-                self._reservations.remove(each.name)
+        for name in rooms:
+            self._reservations.remove(name)
 
     async def _prove(self, step: Step, run: Run, *, begun: bool) -> _NotProved:
         """Why these moves cannot be made as planned; "" if they can."""
@@ -247,15 +268,16 @@ class Moves:
         self._adopted.pop(reservation.name, None)
         try:
             problem = await self.keep(reservation)
-        except asyncio.CancelledError:
+            if problem:
+                self._spared[move.uid] = self._wall() + REFUSED_SECONDS
+                problem = f"the place of pod {move.pod} cannot be written: {problem}"
+            elif run.changed():
+                problem = STOPPED
+            else:
+                problem = _NotProved(self._planner(rules).prove(replace(step, moves=left), only=move))
+        except BaseException:
             self._reservations.remove(reservation.name)
             raise
-        if problem:
-            self._spared[move.uid] = self._wall() + REFUSED_SECONDS
-            problem = f"the place of pod {move.pod} cannot be written: {problem}"
-        problem = problem or (
-            STOPPED if run.changed() else _NotProved(self._planner(rules).prove(replace(step, moves=left), only=move))
-        )
         if problem:
             self._reservations.remove(reservation.name)
             return problem
@@ -300,40 +322,50 @@ class Moves:
             return "notReady" if where is None or now >= flight.until else None
         if now >= flight.until:
             return "timeout"
-        return None if taken or (reservations.get(name) is not None and self._has_room(flight)) else "lost"
+        place = reservations.get(name)
+        return None if taken or (place is not None and self._has_room(place)) else "lost"
 
-    def _has_room(self, flight: _Flight) -> bool:
-        """False once other pods have the room, those of other schedulers, too."""
-        info = self._cache.present(flight.move.target)
-        return info is not None and all(
-            amount <= info.allocatable(resource) - info.requested.get(resource, 0)
-            for resource, amount in flight.pod.requests.amounts.items()
-            if amount
+    def _has_room(self, place: Reservation) -> bool:
+        """False once other pods have the room, those of other schedulers, too, or the node takes no pods any more."""
+        info, replaced = self._cache.present(place.slots[0].node), place.replaced
+        assert replaced is not None, "not the room of a gang"
+        return (
+            info is not None
+            and may_take(info.present)
+            and all(
+                amount <= info.allocatable(resource) - info.requested.get(resource, 0)
+                for resource, amount in replaced.requests.items()
+            )
         )
 
     def _end(self, flight: _Flight, step: Step, result: Result) -> None:
         """Gives the place back, which a pod has if it was moved."""
         move, owner = flight.move, flight.pod.owner
         self._reservations.remove(flight.reservation)
-        self._ports.metrics.count(REBALANCE_MOVES, result)
         assert owner is not None, "only pods with controllers move"
-        if result in ("timeout", "notReady"):
-            self._spared[owner.uid] = self._wall() + SPARED_SECONDS
         if result == "refused":
             self._spared[move.uid] = self._wall() + REFUSED_SECONDS
         note = f"pod {move.pod} moved from node {move.source} to {move.target}: {_worth(step)}"
         if result != "moved":
             note = f"pod {move.pod} was to move from node {move.source} to {move.target}, but {_problem(move, result)}"
-        namespace, name, scheduler = flight.pod.namespace, owner.name, flight.pod.scheduler_name
-        regarding = Regarding(namespace, name, owner.uid, "", scheduler, owner.kind, owner.api_version)
+        self._conclude(owner, flight.pod.namespace, flight.pod.scheduler_name, result, note)
+
+    def _conclude(self, owner: Owner, namespace: str, scheduler: str, result: Result, note: str) -> None:
+        """Counts and records how a move has ended."""
+        self._ports.metrics.count(REBALANCE_MOVES, result)
+        if result in ("timeout", "notReady"):
+            self._spared[owner.uid] = self._wall() + SPARED_SECONDS
+        regarding = Regarding(namespace, owner.name, owner.uid, "", scheduler, owner.kind, owner.api_version)
         kind: Literal["Normal", "Warning"] = "Normal" if result in ("moved", "stopped") else "Warning"
         reason = "PodRebalanced" if result == "moved" else "PodNotRebalanced"
         self._ports.recorder.record(regarding, kind, reason, "Rebalancing", note)
 
     # Gangs
 
-    async def _hold_for_gang(self, step: Step, run: Run) -> str:
-        """Holds the room of a gang, which only becomes free while pods move. Returns why it is not held."""
+    async def _hold_for_gang(self, step: Step, run: Run, rooms: list[str]) -> str:
+        """Holds the room of a gang, which only becomes free while pods move. Returns why it is not held. Adds the names
+        of what it holds to `rooms`: its parts may be gone when that is given back.
+        """
         gang = waiting_gang(self._cache, step.gang)
         if gang is None:
             return f"{step.for_gang} does not wait any more"
@@ -343,6 +375,7 @@ class Moves:
         until += sum(_grace(source.pods[uid]) for uid, source in sources if source is not None)
         held = room_of(gang, self._cache, step.places, until)
         for reservation in held:
+            rooms.append(reservation.name)
             self._reservations.set(reservation)
             self._adopted.pop(reservation.name, None)
         nodes = len({step.places[pod.uid] for pod in members})

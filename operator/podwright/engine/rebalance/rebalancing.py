@@ -149,9 +149,10 @@ class Rebalancing:
 
     def begin(self) -> None:
         """Looks after all policies, beside the loop, unless that is still going on. Places that another process has
-        held come first.
+        held come first. Call it only once the policies are listed.
         """
-        if not self.moves.look_after() and self.known and (self._task is None or self._task.done()):
+        stopped = all(known.rules.mode == "Stop" for known in self.known.values())
+        if not self.moves.look_after(stopped=stopped) and self.known and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run(), name="podwright rebalancing")
 
     def cancel(self) -> None:

@@ -325,14 +325,24 @@ def test_a_node_must_be_worth_its_moves():
     assert reasons(plan)[0] == "1 node: has more pods than minGain allows to move"
 
 
-def test_nodes_that_are_about_to_be_removed_neither_take_nor_give():
-    leaving = [{"key": "DeletionCandidateOfClusterAutoscaler", "value": "", "effect": "PreferNoSchedule"}]
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ToBeDeletedByClusterAutoscaler",
+        "DeletionCandidateOfClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",
+    ],
+)
+def test_nodes_that_are_about_to_be_removed_neither_take_nor_give(key):
+    leaving = [{"key": key, "value": "", "effect": "PreferNoSchedule"}]
     cluster = loaded(node("n0", taints=leaving), node("n1"), old("a", "n0"), old("b", "n0"), old("c", "n1"))
     assert not plan_of(cluster, rules()).steps
 
 
 def test_cordoned_nodes_are_left_to_those_who_drain_them():
-    cluster = loaded(node("n0"), node("n1", unschedulable=True), old("a", "n0"), old("b", "n1"))
+    tolerant = old("a", "n0", spec={"tolerations": [{"operator": "Exists"}]})
+    cluster = loaded(node("n0"), node("n1", unschedulable=True), tolerant, old("b", "n1"))
     goals = [{"type": "EmptyNodes"}, {"type": "RepairViolations"}]
     assert not plan_of(cluster, rules(goals=goals)).steps
 

@@ -177,6 +177,33 @@ async def test_a_pod_whose_place_cannot_be_written_does_not_keep_others_from_mov
         assert it.asked == ["d"]
 
 
+@pytest.mark.parametrize("fails", ["keep", "proof", "room"])
+async def test_whatever_fails_before_an_eviction_leaves_no_place(fails, monkeypatch):
+    goals = [{"type": "MakeRoom", "gangs": ["*"]}] if fails == "room" else [{"type": "EmptyNodes"}]
+    it, prove = Fragmented(goals=goals), RebalancePlanner.prove
+
+    async def keep(_reservation):
+        held.append(len(it.held))
+        if fails == "proof":
+            return ""
+        raise RuntimeError("unexpected")
+
+    def proves(planner, step, *, only=None, **options):
+        if only is not None:
+            raise RuntimeError("unexpected")
+        return prove(planner, step, only=only, **options)
+
+    held, it.engine.rebalancing.moves.keep = [], keep
+    monkeypatch.setattr(RebalancePlanner, "prove", proves)
+    async with deciding(it.rig):
+        if fails == "room":
+            it.runs("e", "n1")
+            it.gang("train", 2, "3")
+        await it.later(5)
+        assert held
+        assert (it.asked, it.engine.rebalancing.moves.held()) == ([], {})
+
+
 async def test_a_window_that_ends_while_the_place_is_written_lets_no_move_begin():
     it = Fragmented(windows=[{"start": "00:16", "duration": "2m"}])
 
@@ -233,7 +260,7 @@ async def test_a_more_important_pod_takes_the_place_and_ends_the_plan():
         await it.later()
         assert it.rig.placed_on("high") == "n0"
         assert it.held == []
-        assert it.progress.ended == "others took the place of pod default/c"
+        assert it.progress.ended == "others took the place of pod default/c, or its node takes no pods any more"
 
 
 async def test_a_pod_of_another_scheduler_in_the_place_ends_the_plan():
@@ -244,6 +271,21 @@ async def test_a_pod_of_another_scheduler_in_the_place_ends_the_plan():
         await it.later()
         assert it.held == []
         assert it.results == {"lost": 1}
+
+
+@pytest.mark.parametrize(
+    "change", [{"unschedulable": True}, {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}]
+)
+async def test_a_place_on_a_node_that_takes_no_pods_any_more_ends_the_plan_and_spares_no_controller(change):
+    it = Fragmented()
+    async with deciding(it.rig):
+        await it.later()
+        await it.evicted("c")
+        it.gone("c")
+        it.rig.node("n0", allocatable={"cpu": "4"}, **change)
+        await it.later()
+        assert (it.held, it.results) == ([], {"lost": 1})
+        assert not it.engine.rebalancing.moves.spared()
 
 
 async def test_the_plan_ends_when_the_cluster_has_changed():
@@ -584,12 +626,65 @@ class TestPlacesOfAnotherProcess:
     async def test_a_place_to_which_nothing_comes_is_given_back(self, place):
         it = Fragmented()
         it.gone("c")
+        it.runs("d", "n2", of="db")
         it.engine.reservations.set(dataclasses.replace(place, until=it.rig.now + 300))
         async with deciding(it.rig):
             await it.later(299)
             assert it.held == ["n0"]
             await it.later(2)
             assert it.asked == ["d"]
+
+    async def test_a_controller_that_created_nothing_in_time_is_spared(self, place):
+        it = Fragmented()
+        it.gone("c")
+        it.engine.reservations.set(dataclasses.replace(place, until=it.rig.now + 300))
+        async with deciding(it.rig):
+            await it.later()
+            await it.later(301)
+            assert (it.asked, it.held, it.results) == ([], [], {"timeout": 1})
+            assert it.engine.rebalancing.moves.spared() == {"uid-web": it.rig.now + 86_400}
+        ((name, reason, note),) = it.rig.recorder.events
+        assert (name, reason) == ("web", "PodNotRebalanced")
+        assert note == (
+            "pod default/c was to move to node n0, but what ReplicaSet/web created in place of pod default/c did not "
+            "come to its place in time"
+        )
+
+    async def test_a_place_whose_node_takes_no_pods_any_more_is_given_back(self, place):
+        it = Fragmented(mode="Plan")
+        it.gone("c")
+        it.engine.reservations.set(dataclasses.replace(place, until=it.rig.now + 300))
+        async with deciding(it.rig):
+            await it.later()
+            it.rig.node("n0", allocatable={"cpu": "4"}, unschedulable=True)
+            await it.later()
+            assert (it.held, it.results, it.engine.rebalancing.moves.spared()) == ([], {"lost": 1}, {})
+
+    async def test_a_pod_that_is_being_bound_when_the_time_is_over_has_come(self, place):
+        it = Fragmented()
+        it.gone("c")
+        it.engine.reservations.set(dataclasses.replace(place, until=it.rig.now + 300))
+        async with deciding(it.rig):
+            await it.later()
+            raw = it.comes("c2")
+            await it.later()
+            await it.later(301)
+            assert (it.asked, len(it.engine.cache.reservations), it.results) == ([], 0, {})
+            it.bound(raw)
+            await it.later()
+            assert (it.results, it.engine.rebalancing.moves.spared()) == ({"moved": 1}, {})
+
+    @pytest.mark.parametrize("mode", ["Stop", "removed"])
+    async def test_no_place_is_held_once_every_policy_is_stopped_or_gone(self, place, mode):
+        it = Fragmented(mode="Plan")
+        it.gone("c")
+        it.engine.reservations.set(dataclasses.replace(place, until=it.rig.now + 300))
+        async with deciding(it.rig):
+            await it.later()
+            assert it.held == ["n0"], "a plan holds on to what was begun"
+            it.engine.rebalancing.remove("tidy") if mode == "removed" else it.policy(mode=mode)
+            await it.later()
+            assert (it.held, it.results) == ([], {})
 
 
 class TestGangs:
@@ -601,12 +696,17 @@ class TestGangs:
         it.runs("e", "n1")
         return it
 
-    async def test_each_part_of_a_composite_group_has_its_room_held_and_gets_it(self):
+    def composite(self):
+        """The same. A group needs two parts."""
         it = self.fragmented()
         it.engine.cache.groups.serve(COMPOSITE_API)
         metadata = {"name": "llm", "namespace": "default", "uid": "llm"}
         spec = {"schedulingPolicy": {"gang": {"minGroupCount": 2}}}
         it.engine.objects(COMPOSITE_KIND).put({"metadata": metadata, "spec": spec})
+        return it
+
+    async def test_each_part_of_a_composite_group_has_its_room_held_and_gets_it(self):
+        it = self.composite()
         async with deciding(it.rig):
             await it.later()
             for part in ("prefill", "decode"):
@@ -704,6 +804,20 @@ class TestGangs:
             assert "does not wait any more" in it.progress.ended
             assert it.held == []
 
+    async def test_room_of_a_composite_group_whose_parts_are_deleted_is_given_back(self):
+        it = self.composite()
+        async with deciding(it.rig):
+            await it.later()
+            for part in ("prefill", "decode"):
+                it.gang(part, 1, "3", parent="llm")
+            await it.later(5)
+            (moved,) = it.asked
+            for part in ("prefill", "decode"):
+                it.engine.pending.drop(f"default/{part}-0", None)
+                it.engine.objects(KIND).drop(f"default/{part}", None)
+            await it.moves(moved, "again")
+            assert not it.engine.rebalancing.moves.held(), it.progress.ended
+
     async def test_room_of_a_group_that_is_created_again_is_given_back(self):
         it = self.fragmented()
         async with deciding(it.rig):
@@ -737,7 +851,7 @@ class TestGangs:
         it = self.fragmented()
         it.gang("train", 2, "3")
         it.engine.reservations.set(dataclasses.replace(rooms[0], until=it.rig.now + 3000))
-        it.policy(mode="Stop")
+        it.policy(mode="Plan")
         async with deciding(it.rig):
             await it.later()
             assert len(it.held) == 2
