@@ -153,8 +153,8 @@ def rebalanced(day: Day) -> dict[str, Any]:
     spec = {"goals": [{"type": "EmptyNodes"}], "maxMoves": 1000, "cooldown": "0s"}
     metadata = {"name": "tidy", "uid": "tidy", "generation": 1}
     raw = {"apiVersion": "podwright.dev/v1alpha1", "kind": "RebalancePolicy", "metadata": metadata, "spec": spec}
-    rules, cache, moves, plans, slowest = parse_rebalance_policy(raw), day.cluster.cache, 0, 0, 0.0
-    twice: set[str] = set()
+    rules, cache, moves, back, plans, slowest = parse_rebalance_policy(raw), day.cluster.cache, 0, 0, 0, 0.0
+    moved: set[str] = set()
     again: set[str] = set()
     while plans < ROUNDS:
         started = time.process_time()
@@ -163,14 +163,17 @@ def rebalanced(day: Day) -> dict[str, Any]:
         if not plan.steps:
             break
         plans += 1
+        sources = {move.source for move in plan.moves}
         for move in plan.moves:
             pod = cache.nodes[move.source].pods[move.uid]
-            again |= {pod.uid} & twice
-            twice.add(pod.uid)
+            again |= {pod.uid} & moved
+            moved.add(pod.uid)
+            back += move.target in sources
             cache.remove_pod(pod.uid)
             cache.set_pod(replace(pod, node_name=move.target))
         moves += len(plan.moves)
-    return {"plans": plans, "moves": moves, "moved_twice": len(again), "plan_cpu_s": round(slowest, 1)}
+    pods = {"moved": len(moved), "moved_twice": len(again), "came_back": back}
+    return {"plans": plans, "moves": moves, **pods, "plan_cpu_s": round(slowest, 1)}
 
 
 def descheduled(day: Day, threshold: float) -> dict[str, Any]:
