@@ -67,9 +67,9 @@ RETRY: Final = RetryPolicy(shortest=0.05, longest=5.0, jitter=(0.5, 1.5))
 QUICK_END_SECONDS: Final = 1.0
 """A watch that ends sooner is followed by a pause, like a failure."""
 AT_ONCE: Final = 16
-"""How many pods of a list a sink gets at once: within a millisecond."""
-SHORT: Final = 1 << 14
-"""Bytes of a pod's text. Longer ones come alone."""
+"""How many pods of a list a sink gets at once, at most."""
+TOGETHER: Final = 1 << 15
+"""Bytes of their texts, at most; a longer one comes alone. Pods without a known template take time by their bytes."""
 
 
 class Sink(Protocol):
@@ -453,16 +453,18 @@ class Reflector:
 
 
 def some_at_a_time(raws: Iterable[Any]) -> Iterator[Sequence[Any]]:
-    """The objects of a page in order: short texts of pods up to AT_ONCE together, others alone."""
+    """The objects of a page in order: texts of pods up to AT_ONCE and TOGETHER, others alone."""
     some: list[Any] = []
+    size = 0
     for raw in raws:
-        alone = type(raw) is not PodText or len(raw.text) > SHORT
-        if some and (alone or len(some) == AT_ONCE):
+        length = len(raw.text) if type(raw) is PodText else TOGETHER
+        if some and size + length > TOGETHER:
             yield some
-            some = []
+            some, size = [], 0
         some.append(raw)
-        if alone:
+        size += length
+        if size >= TOGETHER or len(some) == AT_ONCE:
             yield some
-            some = []
+            some, size = [], 0
     if some:
         yield some

@@ -543,19 +543,21 @@ async def test_a_sink_of_pods_gets_their_texts_from_lists_and_watches():
         assert sink.types == [PodText] * 3
 
 
-async def test_short_pods_of_a_list_come_together_and_long_ones_alone():
+async def test_pods_of_a_list_come_together_up_to_a_number_and_a_size():
     def pod(name, node="n", **metadata):
         own = {"spec": {"containers": [{"name": "a"}], **({"nodeName": node} if node else {})}, "status": {}}
         return {"metadata": {"name": name, "namespace": "x", "resourceVersion": "1", **metadata}, **own}
 
     short = [pod(f"pod-{number}") for number in range(module.AT_ONCE + 2)]
-    long, unread = pod("long", annotations={"a": "x" * module.SHORT}), pod("unread", node="")
-    listed = page(*short, long, pod("a"), pod("bad"), pod("b"), unread, pod("c"), version=2)
+    long, unread = pod("long", annotations={"a": "x" * module.TOGETHER}), pod("unread", node="")
+    halves = [pod(f"half-{number}", annotations={"a": "x" * (module.TOGETHER // 2 - 1000)}) for number in range(3)]
+    listed = page(*short, long, pod("a"), pod("bad"), pod("b"), unread, pod("c"), *halves, version=2)
     async with reflecting(listed, streams(then=forever), sink=Texts()) as (sink, _, reflector):
         await reflector.synced.wait()
         names = [each["metadata"]["name"] for each in short]
         full, rest = names[: module.AT_ONCE], names[module.AT_ONCE :]
-        assert sink.together == [full, rest, ["long"], ["a", "b"], ["unread"], ["c"]]
+        several = [["a", "b"], ["unread"], ["c", "half-0", "half-1"], ["half-2"]]
+        assert sink.together == [full, rest, ["long"], *several]
 
 
 async def test_only_what_the_first_list_brings_is_left_out_of_collections():
