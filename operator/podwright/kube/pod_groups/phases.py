@@ -321,7 +321,11 @@ class _CountingSink:
 
     def _count(self, raw: Mapping[str, Any]) -> None:
         labels, annotations = raw["metadata"].get("labels") or (), raw["metadata"].get("annotations") or ()
-        if not _LABELS.isdisjoint(labels) or not _ANNOTATIONS.isdisjoint(annotations):
+        try:
+            names_group = not _LABELS.isdisjoint(labels) or not _ANNOTATIONS.isdisjoint(annotations)
+        except TypeError:  # the cache has reported it as invalid
+            names_group = False
+        if names_group:
             self._phases.placed(raw)
         elif self._phases.members:
             self._phases.gone(raw["metadata"].get("uid"))

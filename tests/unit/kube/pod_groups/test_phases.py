@@ -236,6 +236,15 @@ def test_an_invalid_pod_is_ignored():
     assert setting.new_fields() is None
 
 
+@pytest.mark.parametrize("wrong", [{"labels": 5}, {"annotations": 5}, {"labels": [[]]}])
+def test_an_invalid_pod_does_not_keep_those_that_come_with_it_from_counting(wrong):
+    setting = Setting()
+    raw = setting.pod("odd", "n1")
+    raw["metadata"] |= {"labels": {}, **wrong}
+    setting.assigned.put_all([setting.pod("a", "n1"), raw, setting.pod("b", "n1")])
+    assert setting.new_fields()["scheduled"] == 2
+
+
 async def test_groups_of_volcano_are_left_to_it_unless_its_scheduler_name_is_served():
     rig, written = Rig(), []
     writer = SimpleNamespace(fields_of=lambda _key: {}, set_fields=lambda _key, fields: written.append(fields["phase"]))
