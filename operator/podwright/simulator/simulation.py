@@ -93,12 +93,13 @@ def simulate_each_node(
     """Drains or removes each node on its own, or each of the given nodes, and yields the results. Raises
     HypothesisError.
 
-    Pods that are pending are scheduled first, once. Those that stay pending are not tried again for each node. Consume
-    the iterator, or close it: when it ends, the cluster is as before.
+    Queues in state Drain are drained, and pods that are pending are scheduled first, once. Those that stay pending are
+    not tried again for each node. Consume the iterator, or close it: when it ends, the cluster is as before.
     """
     change = drain_node if action == "drain" else remove_node
     with Trial(cluster) as base:
-        _Run(cluster, base, AppliedHypothesis(), seed=seed, stopped=stopped).settle([*cluster.pending.values()])
+        earlier = [*cluster.pending.values()]
+        _Run(cluster, base, apply(Hypothesis(), base, stopped), seed=seed, stopped=stopped).settle(earlier)
         for name in [*cluster.cache.nodes] if nodes is None else nodes:
             if nodes is None and cluster.cache.present(name) is None:
                 continue

@@ -16,7 +16,7 @@ from podwright.simulator.queue_rows import rows_of
 from podwright.simulator.redaction import redacted
 from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay
 from podwright.simulator.replay.stream import Arrival, ReplayStream
-from podwright.simulator.simulation import simulate
+from podwright.simulator.simulation import simulate, simulate_each_node
 from podwright.simulator.snapshot import Snapshot, read_snapshot, write_snapshot
 from support.objects.builders import make_policy
 from support.objects.queues import queue
@@ -256,6 +256,15 @@ def test_the_pods_of_a_drained_queue_are_evicted_within_budgets_and_wait_in_it()
     assert (result.before.pods, result.after.pods) == (6, 4)
     assert copy_of(cluster) == before
     assert simulate(cluster, Hypothesis(set_fields=["queue/top/state=Hold"])).gone == []
+
+
+def test_queues_are_drained_once_before_each_node_is_tried():
+    pods = of("drained", "ml", on="a"), of("moves", "other", on="a")
+    cluster = loaded(node("a"), node("b"), queue("ml", state="Drain"), queue("other"), *pods)
+    before = copy_of(cluster)
+    results = [(each.node, each.moved, each.fits) for each in simulate_each_node(cluster, "drain")]
+    assert results == [("a", 1, True), ("b", 0, True)]
+    assert copy_of(cluster) == before
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 A drained or removed node's pods are recreated, as their controllers would do, and wait for another node. Pods of
 DaemonSets and static pods are not recreated: they stay on a drained node, and disappear with a removed one. A node that
 is added like another one gets copies of its DaemonSets' pods. Where `kubectl drain` would not evict a pod, the result
-has a blocker, and the simulation goes on as if the pod were evicted. The pods of queues in state Drain are evicted, too,
-except those with a blocker.
+has a blocker, and the simulation goes on as if the pod were evicted. Pods of queues in state Drain are evicted, too,
+unless a budget keeps them.
 """
 
 from __future__ import annotations
