@@ -11,6 +11,7 @@ import numpy as np
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import VOLCANO_API, PodGroup
+from podwright.core.objects.resources import PODS
 from podwright.core.plugins.gang_scheduling import DEFAULT_ARGS, GangSchedulingArgs
 from podwright.core.state.cache import Cache
 
@@ -74,7 +75,8 @@ def without_counts(message: str) -> str:
 
 
 def shortage(group: PodGroup, cache: Cache, args: GangSchedulingArgs = DEFAULT_ARGS) -> str:
-    """Why the cluster has too few free resources for the group's `minResources`; empty if it has enough, or need not.
+    """Why the cluster has too few free resources for the group's `minResources`, or why these cannot be read; empty if
+    it has enough, or need not.
 
     For a group of Volcano, they count until its minimum is placed, as Volcano's action enqueue compares them once.
 
@@ -83,15 +85,18 @@ def shortage(group: PodGroup, cache: Cache, args: GangSchedulingArgs = DEFAULT_A
     """
     of_volcano = group.api == VOLCANO_API
     ignored = (args.min_resources or ("Ignored" if of_volcano else "Required")) == "Ignored"
-    if not group.min_resources or ignored or (of_volcano and not cache.groups.lacking(group)):
+    wanted = group.min_resources or group.resources_problem
+    if not wanted or ignored or (of_volcano and not cache.groups.lacking(group)):
         return ""
+    if group.resources_problem:
+        return f"minResources of the pod group cannot be read: {group.resources_problem}"
     members = cache.groups.members(group.key)
     priority = group.priority
     if priority is None:
         priority = min((pod.priority for pod in members.waiting.values()), default=0)
     taken: Counter[str] = Counter()
     for pod in members.placed.values():
-        taken.update(dict(pod.requests.amounts))
+        taken.update({**pod.requests.amounts, PODS: 1})
     nominator = cache.nominator
     nominated = [pod for node_name in nominator.nodes() for pod in nominator.on(node_name)]
     if nominated and members.waiting:
@@ -99,12 +104,13 @@ def shortage(group: PodGroup, cache: Cache, args: GangSchedulingArgs = DEFAULT_A
         nominated = nominator.before_rank((queue, priority, usable), nominated)
     for pod in nominated:
         if cache.groups.key_of(pod) != group.key:
-            taken.subtract(dict(pod.requests.amounts))
+            taken.subtract({**pod.requests.amounts, PODS: 1})
     table = cache.table
     valid = table.valid
     lacking = []
     for resource, needed in group.min_resources.items():
-        free = np.maximum(table.allocatable(resource) - table.requested(resource), 0)[valid].sum()
+        requested = table.pods if resource == PODS else table.requested(resource)
+        free = np.maximum(table.allocatable(resource) - requested, 0)[valid].sum()
         if int(free) + taken[resource] < needed:
             lacking.append(resource)
     if not lacking:

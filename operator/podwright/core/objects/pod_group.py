@@ -20,7 +20,7 @@ from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive, shortened
-from podwright.core.objects.resources import resource_list
+from podwright.core.objects.resources import PODS, is_counted_resource, resource_list
 from podwright.core.objects.sub_groups import (
     BELOW,
     MAX_LEVELS,
@@ -105,7 +105,7 @@ class PodGroup:
     min_count: int
     """The number of members that must be placed together, at least; 1 for the basic policy."""
     min_resources: Mapping[str, int]
-    """What the whole group needs, in the units of `Requests.amounts`; empty if not given."""
+    """What the whole group needs, in the units of `Requests.amounts`; empty if not given, or unreadable."""
     schedule_timeout: float | None
     """Seconds that placed members wait for the others; None for the default."""
     near: Closeness
@@ -139,6 +139,10 @@ class PodGroup:
     """The PriorityClass that it names, of which its members have their priority, whatever their own; empty if none."""
     order: tuple[str, str] = ("", "")
     """Where it stands among the groups beside it: when it was created, and its name."""
+    resources_problem: str = ""
+    """Why `min_resources` cannot be read, of a group of Volcano, which counts without them unless a policy requires
+    them.
+    """
 
     @property
     def composite(self) -> bool:
@@ -255,6 +259,7 @@ def metadata_only_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
 def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namespace: str, name: str) -> PodGroup:
     spec = as_mapping(raw.get("spec"), "spec")
     tree, part_of = _TREES[api](spec)
+    min_resources, resources_problem = _min_resources(api, spec.get("minResources"))
     priority = spec.get("priority")
     if priority is not None and type(priority) is not int:
         raise InvalidObjectError("spec.priority", "expected a whole number")
@@ -267,7 +272,8 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         generation=generation if isinstance(generation := metadata.get("generation"), int) else 0,
         gang=tree.least > 0,
         min_count=max(1, tree.least),
-        min_resources=resource_list(spec.get("minResources"), "spec.minResources"),
+        min_resources=min_resources,
+        resources_problem=resources_problem,
         schedule_timeout=_timeout(spec.get("scheduleTimeoutSeconds")),
         near=_CLOSENESS.get(api, _workload_closeness)(spec),
         all_or_none=_all_or_none(spec.get("disruptionMode")),
@@ -286,6 +292,23 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         priority_class=_class_named(spec) if api in (VOLCANO_API, KAI_API, GROVE_API) else "",
         order=(str(metadata.get("creationTimestamp") or ""), name),
     )
+
+
+def _min_resources(api: str, raw: object) -> tuple[Mapping[str, int], str]:
+    """The amounts, or for a group of Volcano why they cannot be read.
+
+    Volcano's controller writes what a quota counts. Its scheduler skips all names in that but those of resources
+    (`NewResource` in `pkg/scheduler/api/resource_info.go`).
+    """
+    where = "spec.minResources"
+    if api != VOLCANO_API:
+        return resource_list(raw, where), ""
+    try:
+        given = as_mapping(raw, where)
+        counted = [name for name in given if name == PODS or is_counted_resource(name)]
+        return resource_list({name: given[name] for name in counted if not name.startswith("count/")}, where), ""
+    except InvalidObjectError as error:
+        return {}, str(error)
 
 
 def _class_named(spec: Mapping[str, Any]) -> str:

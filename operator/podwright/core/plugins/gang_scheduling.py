@@ -171,7 +171,8 @@ def _helps(kind: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Hi
         return Hint.SKIP
     if old is None or new.min_count < old.min_count:
         return Hint.QUEUE
-    return Hint.QUEUE if (new.tree, new.min_resources) != (old.tree, old.min_resources) else Hint.SKIP
+    needs = [(each.tree, each.min_resources, each.resources_problem) for each in (old, new)]
+    return Hint.QUEUE if needs[0] != needs[1] else Hint.SKIP
 
 
 def _group_named(pod: PodInfo) -> Sequence[str]:

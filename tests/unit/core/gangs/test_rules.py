@@ -96,6 +96,26 @@ class TestShortage:
         assert bool(shortage(group, world.cache, GangSchedulingArgs(**args))) is lacking
 
     @pytest.mark.parametrize(
+        ("required", "problem"),
+        [
+            pytest.param({"cpu": "x"}, "cannot be read: spec.minResources[cpu]: ", id="an unreadable amount"),
+            pytest.param({"pods": "3", "count/pods": "3", "requests.cpu": "1"}, "", id="pods are free"),
+            pytest.param({"pods": "4"}, "are not free in the cluster: pods", id="a pod of another takes its place"),
+        ],
+    )
+    def test_what_volcano_writes_for_quotas_is_read_only_if_required(self, required, problem):
+        world = World()
+        world.cache.groups.serve(VOLCANO_API)
+        other = make_pod("other", node="n")
+        world.fill({"nodes": [make_node("n", allocatable={"cpu": "8", "pods": "4"})], "pods": [other]})
+        world.cache.set_object(VOLCANO_KIND, raw_group(minResources=required))
+        group = world.cache.groups.get(group_key(VOLCANO_API, "default", "gang"))
+        assert group is not None
+        assert not shortage(group, world.cache)
+        found = shortage(group, world.cache, GangSchedulingArgs(min_resources="Required"))
+        assert problem in found if problem else not found
+
+    @pytest.mark.parametrize(
         ("nominated", "lacking"),
         [
             pytest.param(

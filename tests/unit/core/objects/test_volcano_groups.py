@@ -72,6 +72,28 @@ def test_minimal_resources_are_read_for_policies_that_require_them():
     assert parse_pod_group(VOLCANO_KIND, group(minResources={"cpu": "64"})).min_resources == {"cpu": 64_000}
 
 
+def test_of_the_names_of_a_quota_only_those_of_resources_count():
+    counted = {"cpu": "2", "memory": "1Ki", "ephemeral-storage": "1", "pods": "2", "nvidia.com/gpu": "8"}
+    of_quotas = ("count/pods", "requests.cpu", "requests.nvidia.com/gpu", "limits.cpu", "requests.storage")
+    found = parse_pod_group(VOLCANO_KIND, group(minResources={**counted, **dict.fromkeys(of_quotas, "x")}))
+    expected = {"cpu": 2000, "memory": 1024, "ephemeral-storage": 1, "pods": 2, "nvidia.com/gpu": 8}
+    assert (found.min_resources, found.resources_problem) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"cpu": "x"}, "spec.minResources[cpu]: "),
+        ({"cpu": "1", "memory": "-1"}, "spec.minResources[memory]: '-1' is negative"),
+        ([], "spec.minResources: expected an object"),
+    ],
+)
+def test_minimal_resources_that_cannot_be_read_leave_the_group_valid(given, problem):
+    found = parse_pod_group(VOLCANO_KIND, group(minMember=3, minResources=given))
+    assert (found.min_count, found.min_resources) == (3, {})
+    assert found.resources_problem.startswith(problem)
+
+
 @pytest.mark.parametrize(
     ("spec", "field"),
     [

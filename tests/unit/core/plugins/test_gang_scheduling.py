@@ -19,6 +19,8 @@ from podwright.core.objects.pod_group import (
     KIND,
     PLUGINS_API,
     PLUGINS_KIND,
+    VOLCANO_API,
+    VOLCANO_KIND,
 )
 from podwright.core.plugins import gang_scheduling as module
 from podwright.core.plugins.gang_scheduling import GangScheduling, GangSchedulingArgs
@@ -65,6 +67,18 @@ def test_a_change_of_a_group_is_read_once_for_all_of_its_pods(monkeypatch):
     assert hints(3, 2) == {Hint.QUEUE}
     assert hints(2, 2) == {Hint.SKIP}
     assert len(read) == 4
+
+
+def test_a_group_of_volcano_whose_resources_become_readable_is_tried_again():
+    world = World()
+    world.cache.groups.serve(VOLCANO_API)
+    event = ClusterEvent(VOLCANO_KIND, Action.UPDATE)
+    hint = next(each.function for each in GangScheduling(GangSchedulingArgs(), world).hints() if each.event == event)
+    pod = parse_pod(make_pod("p", metadata={"annotations": {"scheduling.k8s.io/group-name": "gang"}}))
+    metadata = {"name": "gang", "namespace": "default"}
+    unreadable, without = ({"metadata": metadata, "spec": spec} for spec in ({"minResources": {"cpu": "x"}}, {}))
+    assert hint(pod, unreadable, without) is Hint.QUEUE
+    assert hint(pod, unreadable, {**unreadable}) is Hint.SKIP
 
 
 def test_a_group_in_a_hierarchy_asks_only_the_pods_of_the_hierarchy_and_only_once_it_has_enough():
