@@ -1,7 +1,7 @@
 """The program that solves: reads arrays from standard input, and writes solutions to standard output.
 
-After each aim it writes what it has found, with the length before it, so that this counts if the process must be ended
-during the next one. Runs as a process of its own, and imports nothing of Podwright. See `solving`.
+Before each aim it writes what it has found so far, with the length before it, so that this counts if the process must
+be ended during the aim: HiGHS may overrun its time in a large program. Runs as a process of its own, and imports nothing of Podwright. See `solving`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def answers(given: Mapping[str, Any], ends: float) -> Iterator[dict[str, Any]]:
-    """The fields of an Answer for those of a Program after each aim, at this time of `time.monotonic()` at the latest.
-    The last one counts.
+    """The fields of an Answer for those of a Program before and after each aim, at this time of `time.monotonic()` at
+    the latest. The last one counts.
     """
     highspy = importlib.import_module("highspy")
     program, size = highspy.HighsLp(), len(given["most"])
@@ -52,8 +52,7 @@ def answers(given: Mapping[str, Any], ends: float) -> Iterator[dict[str, Any]]:
         if number and left <= 0:
             proved = False
             break
-        if values is not None:
-            yield _fields(values, bounds, proved=False)
+        yield _fields(values, bounds, proved=False)
         highs.changeColsCost(size, every, -aim)
         if any_will_do:
             highs.setOptionValue("presolve", "off")

@@ -48,9 +48,10 @@ def solve(program: Program, seconds: float, *, command: tuple[str, ...] = (), ma
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        problem = f"the solver hung for {seconds + GRACE_SECONDS:g} s and was ended"
         found = _read(error.output or b"", time.monotonic() - started)
-        return found if found.found is not None else Answer(problem=problem)
+        if not found.problem:
+            return found
+        return Answer(problem=f"the solver hung for {seconds + GRACE_SECONDS:g} s and was ended")
     except OSError as error:
         return Answer(problem=f"the solver could not be started: {error.strerror}")
     took = time.monotonic() - started

@@ -74,7 +74,7 @@ class TestHighs:
         assert found["bounds"].tolist() == []
 
     def test_after_each_aim_there_is_an_answer(self):
-        first, last = answers(self.two_aims(), time.monotonic() + 20)
+        _begun, first, last = answers(self.two_aims(), time.monotonic() + 20)
         assert (first["bounds"].tolist(), first["proved"]) == ([2], False)
         assert (last["bounds"].tolist(), last["proved"], last["found"].tolist()) == ([2, 1], True, [2, 1])
 
@@ -102,6 +102,10 @@ class TestHighs:
         given["aims"] = given["aims"][:aims]
         *_, found = answers(given, time.monotonic() + 20)
         assert (begun, found["proved"]) == (runs, True)
+
+    def test_before_the_first_aim_it_says_that_it_has_found_nothing_yet(self):
+        begun, *_ = answers(self.two_aims(), time.monotonic() + 20)
+        assert (begun["bounds"].tolist(), begun["proved"], "found" in begun) == ([], False, False)
 
     def test_a_proof_that_there_is_none(self):
         found = solve(program(low=4), 20)
@@ -145,21 +149,30 @@ def test_a_process_that_hangs_is_ended(tmp_path: Path, monkeypatch):
             os.kill(int(written.read_text()), 0)
 
 
-def test_what_a_process_has_written_before_it_hangs_counts(monkeypatch):
+@pytest.mark.parametrize(
+    ("written", "found", "bounds"),
+    [
+        ("dict(found=np.array([1]), bounds=np.array([8])), dict(found=np.array([2]), bounds=np.array([7]))", [2], [7]),
+        ("dict(bounds=np.array([])),", None, []),
+    ],
+    ids=["solutions of two aims", "that it has begun: it is out of time"],
+)
+def test_what_a_process_has_written_before_it_hangs_counts(monkeypatch, written, found, bounds):
     monkeypatch.setattr(solving, "GRACE_SECONDS", 5.0)
     text = (
         "import io, sys, time, numpy as np\n"
-        "for number in 1, 2:\n"
+        f"for fields in {written}:\n"
         "    file = io.BytesIO()\n"
-        "    np.savez(file, found=np.array([number]), proved=False, bounds=np.array([7]))\n"
+        "    np.savez(file, proved=False, **fields)\n"
         "    sys.stdout.buffer.write(len(file.getvalue()).to_bytes(8) + file.getvalue())\n"
         "sys.stdout.buffer.write(b'half of')\n"
         "sys.stdout.buffer.flush()\n"
         "time.sleep(600)"
     )
-    found = run(text)
-    assert (found.problem, found.found.tolist(), found.bounds) == ("", [2], [7])
-    assert found.seconds > 5
+    answer = run(text)
+    assert (answer.problem, answer.found if found is None else answer.found.tolist()) == ("", found)
+    assert (answer.proved, answer.bounds) == (False, bounds)
+    assert answer.seconds > 5
 
 
 def test_a_solver_that_cannot_be_started():
