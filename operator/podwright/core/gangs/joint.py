@@ -74,8 +74,8 @@ class Joint:
     def _jointly(self, pods: Sequence[PodInfo], least: int) -> GangPlacement | GangFault | str:
         try:
             joint = JointProgram(self.framework, self.cache, self.branch(pods), least)
-        except ValueError:
-            return ""
+        except ValueError as error:
+            return NOT_PLANNED + str(error)
         except PluginError as error:
             return GangFault(self.group, error.plugin, str(error))
         return self._search(joint, pods)

@@ -71,7 +71,8 @@ class JointProgram:
         self._evictions = evictions
         self.kinds: list[Kind] = []
         self._kinds_of: dict[int, list[Kind]] = {}
-        self._gather(branch)
+        nominated = any(cache.nominator.node_of(pod.uid) for pod in branch.all_untried)
+        self._gather(branch, crowded=evictions is None and not nominated)
         rules = [
             rule
             for plugin in framework.filter_plugins
@@ -185,7 +186,7 @@ class JointProgram:
 
     # Kinds
 
-    def _gather(self, branch: Branch) -> None:
+    def _gather(self, branch: Branch, *, crowded: bool) -> None:
         filters = self._framework.filter_plugins
         domains = [plugin for plugin in filters if isinstance(plugin, DomainPlugin)]
         alone = [
@@ -213,12 +214,12 @@ class JointProgram:
             raise TooLargeError
         found = []
         for pods in alike.values():
-            bounds = CapacityBounds(self._framework, self._cache, pods, crowded=self._evictions is None)
+            bounds = CapacityBounds(self._framework, self._cache, pods, crowded=crowded)
             found.append(Kind(pods, bounds.per_node(), dict(bounds.templates[0].requests)))
         self.kinds += found
         self._kinds_of[id(branch)] = found
         for child in branch.children:
-            self._gather(child)
+            self._gather(child, crowded=crowded)
 
     @staticmethod
     def _columns(kinds: Iterable[Kind]) -> Columns:
@@ -378,7 +379,8 @@ class JointProgram:
         fewest, least = 0, none
         if not rule.from_zero and len(rule.ids):
             fewest = int(rule.counts[rule.ids].min())
-            least = self._rows.variables([most * len(self.kinds) + fewest])
+            gained = sum(len(self.kinds[each].pods) for each in rule.counting)
+            least = self._rows.variables([gained + fewest])
             for domain in rule.ids.tolist():
                 columns = counting.get(domain, none)
                 high = int(rule.counts[domain])

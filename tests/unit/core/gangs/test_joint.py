@@ -91,6 +91,19 @@ class TestPlacements:
         assert {found["p0"], found["q0"]} == {"a", "b"}
         assert len(asked) == 2
 
+    def test_the_fewest_pods_of_a_domain_rise_with_all_members_that_count(self):
+        """Also if these are more than the members whose constraint counts them."""
+        placed = [one(f"p{i}", "big", labels={"kind": "b"}, priority=1000) for i in range(10)]
+        pinned = {"nodeSelector": {HOST: "other"}}
+        members = [("a", 14, even("b", ZONE)), *[("b", 1, pinned)] * 10]
+        cluster = MixedCluster([room("big", 30, "x"), room("other", 12, "y")], members, placed=placed)
+        assert nodes_of(jointly(cluster))["a0"] == "big"
+
+    def test_a_member_that_is_nominated_leaves_its_node_to_one_of_another_kind(self):
+        cluster = MixedCluster([room("large", 8), room("small", 3)], [("s", 3, {}), ("l", 8, {})])
+        cluster.cache.nominator.add(cluster.members[0], "large")
+        assert nodes_of(jointly(cluster)) == {"s0": "small", "l0": "large"}
+
 
 class TestProofs:
     def test_by_counting(self):
@@ -159,6 +172,15 @@ class TestProofs:
         cluster = MixedCluster([room("large", 8), room("small", 3)], [("s", 3, {}), ("l", 8, {})])
         message = jointly(cluster, lambda *_: Answer(problem="it is out")).message
         assert f"{NOT_PLANNED}it is out" in message
+
+    def test_members_without_a_common_domain_are_told(self, monkeypatch):
+        def none(*_args):
+            raise ValueError("more than 1 domain found")
+
+        monkeypatch.setattr(joint, "JointProgram", none)
+        cluster = MixedCluster([room("large", 8), room("small", 3)], [("s", 3, {}), ("l", 8, {})])
+        message = jointly(cluster, lambda *_: pytest.fail("there is no program")).message
+        assert f"{NOT_PLANNED}more than 1 domain found" in message
 
 
 def some_order_fits(cluster: FullCluster) -> bool:
