@@ -21,6 +21,8 @@ MAKE_ROOM: Final = "MakeRoom"
 FEWEST_FRAGMENTS: Final = "FewestFragments"
 OUT_OF_REACH: Final = "asked for by goal "
 """How the reason begins why something is held back that a goal asks for, but that no moves can give."""
+_NO_MOVES: Final = "no moves make room"
+"""How that reason ends if the room might be there with other pods on the nodes."""
 NO_BUDGET: Final = "considered, but selected by a PodDisruptionBudget that allows no disruption"
 OF_SYSTEM: Final = "selected by `match`, but of the system, whose pods never move"
 WARNINGS: Final[Mapping[str, str]] = {
@@ -103,6 +105,14 @@ class RebalanceRules:
     def is_open(self, now: float) -> bool:
         """True if plans are made and moves begin now. `now`: seconds since the epoch."""
         return not self.windows or any(window.contains(now) for window in self.windows)
+
+    def is_in_vain(self, plan: RebalancePlan) -> bool:
+        """True if goals ask for more than there can be, so that the plan is shown, but not carried out. Room that no
+        moves make may come later, such as when a budget allows more; not if a number of empty nodes is asked for, too,
+        which may contradict it.
+        """
+        reasons = [each.reason for each in plan.held_back if each.reason.startswith(OUT_OF_REACH)]
+        return any(self.empty_count or not reason.endswith(_NO_MOVES) for reason in reasons)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ SOON_SECONDS: Final = 5.0
 """While gangs wait, the pause is shorter: none if a step was made, else this time, and twice as long each time."""
 MOST_DOUBLED: Final = 4
 NOT_APPROVED: Final = "it is not the approved plan"
+IN_VAIN: Final = "its goals ask for more than there can be"
 DEMAND_SECONDS: Final = 5.0
 """The shortest time between two plans of a policy because other gangs wait."""
 
@@ -207,8 +208,10 @@ class Rebalancing:
             return False
         progress = known.progress = Progress(plan, now)
         outcome = "planned" if plan.steps else "empty"
-        approved = rules.approved_plan in ("", plan.hash)
-        if enforce and plan.steps and approved:
+        refused = IN_VAIN if rules.is_in_vain(plan) else ""
+        if rules.approved_plan not in ("", plan.hash):
+            refused = NOT_APPROVED
+        if enforce and plan.steps and not refused:
             run = self._run_of(known, progress)
             for step in plan.steps:
                 others = step is not plan.steps[0] and self._others_wait(known)
@@ -223,8 +226,8 @@ class Rebalancing:
         pause = self._pause(known) if progress.ended else rules.interval
         known.due = min(known.due, self._sources.clock() + pause)
         self._ports.metrics.count(REBALANCE_PLANS, outcome)
-        if enforce and plan.steps and not approved:
-            progress.ended = NOT_APPROVED
+        if enforce and plan.steps:
+            progress.ended = progress.ended or refused
         return not pause
 
     def _pause(self, known: KnownPolicy) -> float:

@@ -52,6 +52,8 @@ class ReplayedRebalancing:
             return
         rules = replace(self.rules, max_moves=self.rules.max_moves - self.recent.count(now))
         plan = self._planner(rules).plan()
+        if rules.is_in_vain(plan):
+            return
         self.figures.plans += bool(plan.steps)
         for step in plan.steps:
             if self._planner(self.rules).prove(step) or not self._carry_out(step):

@@ -430,6 +430,21 @@ def test_one_move_repairs_all_pods_whose_affinity_holds_again_by_that():
     assert plan.gain == 3
 
 
+def test_one_move_repairs_the_spread_of_pods_over_zones():
+    """A zone has come. Until a pod moves there, none would be placed again where it is."""
+    selector = {"labelSelector": {"matchLabels": {"app": "web"}}}
+    constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", **selector}
+    spread = {"topologySpreadConstraints": [constraint]}
+    pods = [old(name, on, spec=spread) for name, on in (("a", "n0"), ("b", "n0"), ("c", "n1"))]
+    cluster = loaded(node("n0", "a"), node("n1", "b"), node("n2", "c"), *pods)
+    repair = rules(goals=[{"type": "RepairViolations"}])
+    plan = plan_of(cluster, repair)
+    assert moves(plan) == [("default/a", "n0", "n2")]
+    assert plan.gain == 2
+    carry_out(cluster, plan, repair)
+    assert not plan_of(cluster, repair).steps
+
+
 def test_a_pod_that_its_changed_policy_does_not_allow_on_its_node_gets_another_one():
     """The policy keeps its pods out of zone a from its second generation on."""
     zone = {"matchExpressions": [{"key": ZONE, "operator": "NotIn", "values": ["a"]}]}

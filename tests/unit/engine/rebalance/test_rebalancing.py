@@ -74,6 +74,31 @@ async def test_only_the_approved_plan_is_carried_out_and_only_as_it_was_read():
         assert it.asked == ["c", "d"]
 
 
+@pytest.mark.parametrize(
+    "goals",
+    [
+        [{"type": "EmptyNodes", "count": 9}],
+        [{"type": "EmptyNodes", "count": 3}, {"type": "MakeRoom", "requests": {"cpu": "4"}, "count": 3}],
+    ],
+)
+async def test_a_plan_for_goals_that_are_out_of_reach_is_shown_and_moves_nothing(goals):
+    it = Fragmented(goals=goals)
+    async with deciding(it.rig):
+        await it.later()
+        await it.later(601)
+        assert len(it.progress.plan.moves) == 2
+        assert (it.asked, it.held, it.progress.ended) == ([], [], "its goals ask for more than there can be")
+
+
+async def test_room_is_made_as_far_as_there_are_moves_for_it():
+    """The pod that stays may end."""
+    it = Fragmented(goals=[{"type": "MakeRoom", "requests": {"cpu": "4"}, "count": 3}])
+    async with deciding(it.rig):
+        await it.later()
+        assert "no moves make room" in str(it.progress.plan.held_back)
+        assert it.asked == ["c"]
+
+
 async def test_labels_that_a_pod_gets_on_its_node_say_nothing_about_the_pod_in_its_place():
     it = Fragmented()
     zone = "topology.kubernetes.io/zone"

@@ -58,6 +58,11 @@ def test_moves_are_bounded_within_each_hour():
     assert card.rebalancing[0].moves == 2
 
 
+def test_nothing_moves_for_a_goal_that_is_out_of_reach():
+    card = play(tidy(goals=[{"type": "EmptyNodes", "count": 9}]), initial=fragmented())
+    assert (card.rebalancing[0].plans, card.rebalancing[0].moves) == (0, 0)
+
+
 def test_a_gang_that_waits_starts_after_the_moves():
     group, *members = gang("train", 2, "3")
     initial = [
