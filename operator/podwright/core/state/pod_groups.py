@@ -417,7 +417,10 @@ class PodGroups:
         group, placed = self._groups.get(key), self.placed(key)
         if group is None:
             return f"{_described(key)}: {placed} with a node"
-        return f"{group.workload or group.label}: {placed} of {group.min_count} pods that start together have a node"
+        name, least = group.workload or group.label, group.min_count
+        if placed > least:
+            return f"{name}: {placed} pods have a node, of which {least} had to start together"
+        return f"{name}: {placed} of {least} pods that start together have a node"
 
     def has_minimum(self, group: PodGroup) -> bool:
         """True if enough members exist."""

@@ -141,15 +141,19 @@ class Owners:
         gang. Raises UnusableError.
         """
         owners = self.owners_of(pod, owner)
-        while owners:
-            found = owners[-1]
-            of_kind = self._by_kind.get(found.kind, ())
-            grouping = next((each for each in of_kind if each.selects(found.api_version, found.labels)), None)
-            if grouping is not None:
-                member = None if grouping.min_count is None else self._member_of(pod, raw, grouping, owners)
-                return member if member is not None and (member.count >= smallest or member.part) else None
-            owners.pop()
-        return None
+        grouping = self._selecting(owners)
+        if grouping is None or grouping.min_count is None:
+            return None
+        member = self._member_of(pod, raw, grouping, owners)
+        return member if member.count >= smallest or member.part else None
+
+    def has_minimum(self, pod: PodInfo) -> bool:
+        """True if a grouping says how many pods start together with this one, also if that is none."""
+        try:
+            grouping = None if pod.owner is None else self._selecting(self.owners_of(pod, pod.owner))
+        except UnusableError:
+            return False
+        return grouping is not None and grouping.min_count is not None
 
     def owners_of(self, pod: PodInfo, owner: Owner) -> list[OwnerObject]:
         """The owners of a pod, its controller first, up to the first that owns itself. Raises UnusableError if one is
@@ -181,6 +185,16 @@ class Owners:
         self._parsed.clear()
 
     # Internals
+
+    def _selecting(self, owners: list[OwnerObject]) -> Grouping | None:
+        """The grouping that selects the topmost of these owners that one does, which is the last from now on."""
+        while owners:
+            found = owners[-1]
+            for grouping in self._by_kind.get(found.kind, ()):
+                if grouping.selects(found.api_version, found.labels):
+                    return grouping
+            owners.pop()
+        return None
 
     def _not_known(self, owner: Owner, kind: Kind, namespace: str) -> UnusableError:
         label, problem = workload_label(owner.kind, namespace, owner.name), self.problems.get(kind, "")

@@ -1,10 +1,10 @@
 """Pods that carry the metadata of a pod group which nothing here reads: they start one by one, and one event of the
-first pod of each owner says so.
+first pod of each owner says so. Not if a WorkloadGrouping says how many pods start together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from podwright.core.objects.pod import PodInfo
@@ -27,10 +27,11 @@ JobSet's `api/jobset/v1alpha2/jobset_types.go`.
 
 
 class UnreadGroups:
-    """See the module."""
+    """See the module. `has_minimum`: whether a grouping says how many pods start together with a pod."""
 
-    def __init__(self, groups: PodGroups, recorder: Recorder) -> None:
+    def __init__(self, groups: PodGroups, has_minimum: Callable[[PodInfo], bool], recorder: Recorder) -> None:
         self._groups = groups
+        self._has_minimum = has_minimum
         self._recorder = recorder
         self._reported: set[str] = set()
 
@@ -38,7 +39,7 @@ class UnreadGroups:
         """Records the event for a new pod, unless its owner has one."""
         text = self._problem(pod, raw)
         owner = pod.uid if pod.owner is None else pod.owner.uid
-        if not text or owner in self._reported:
+        if not text or owner in self._reported or self._has_minimum(pod):
             return
         if len(self._reported) >= MAX_OWNERS:
             self._reported.clear()
@@ -48,7 +49,8 @@ class UnreadGroups:
     def _problem(self, pod: PodInfo, raw: Raw) -> str:
         if pod.group and not self._groups.is_member(pod):
             api, _, name = pod.group.partition(":")
-            return f"the pod names pod group {name.rpartition('/')[2]} of {api}, which the API server does not serve"
+            group = name.rpartition("/")[2]
+            return f"the pod names pod group {group} of {api}, which the API server does not serve, or which we may not read"
         annotations = raw["metadata"].get("annotations")
         if pod.group or not isinstance(annotations, Mapping):
             return ""

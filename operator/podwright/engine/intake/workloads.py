@@ -165,6 +165,10 @@ class Workloads:
 
     # Pods
 
+    def has_minimum(self, pod: PodInfo) -> bool:
+        """True if a grouping says how many pods start together with this one, also if that is none."""
+        return self._owners.has_minimum(pod)
+
     def joined(self, pod: PodInfo, raw: Raw) -> PodInfo:
         """The pod as a member of its group, if groupings put it into one. Call it only while `active`."""
         if (pod.group and self._cache.groups.is_member(pod)) or pod.owner is None:

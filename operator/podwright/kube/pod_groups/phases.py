@@ -23,6 +23,7 @@ from podwright.core.objects.pod_group import (
     GROUP_ANNOTATIONS,
     GROUP_LABEL,
     GROVE_API,
+    GROVE_KIND,
     GROVE_LABEL,
     OLD_GROUP_LABEL,
     PLUGINS_API,
@@ -168,7 +169,7 @@ class PodGroupPhases:
             group = self._engine.cache.groups.get(key)
             if group is None:
                 self._written.pop(key, None)
-            elif self._is_ours(key):
+            elif self._is_ours(group):
                 self._write(group)
 
     # Assigned members
@@ -215,15 +216,16 @@ class PodGroupPhases:
             self._changed.add(key)
             self._has_changes.set()
 
-    def _is_ours(self, key: str) -> bool:
+    def _is_ours(self, group: PodGroup) -> bool:
         """True if no other scheduler owns the group: it has a member of ours, or no members, and if it is one of
-        Volcano, we schedule in its place.
+        Volcano, we schedule in its place. Not one that Grove made beside a PodGang, for which the pods count.
         """
-        placed = self._by_group.get(key, {})
-        waiting = self._engine.cache.groups.members(key).waiting
+        key, groups = group.key, self._engine.cache.groups
+        placed, waiting = self._by_group.get(key, {}), groups.members(key).waiting
         if waiting or any(member.ours for member in placed.values()):
             return True
-        if placed or key.startswith(GROVE_API):
+        beside_gang = GROVE_API in groups.served and group.workload == f"{GROVE_KIND} {group.label}"
+        if placed or beside_gang or group.api == GROVE_API:
             return False
         return not key.startswith(VOLCANO_API) or self._engine.policies.serves(VOLCANO_SCHEDULER)
 

@@ -7,7 +7,7 @@ import pytest
 from podwright.core.objects.pod_group import VOLCANO_API
 from podwright.engine.intake import unread_groups
 from support.engine.kit import Rig
-from support.groupings.workloads import owner, reference
+from support.groupings.workloads import GroupedRig, grouping, owner, pod_of, reference
 
 VOLCANO = {"scheduling.k8s.io/group-name": "train"}
 
@@ -54,3 +54,27 @@ def test_a_pod_of_a_group_that_is_served_gets_none():
     rig.pod("a", metadata={"annotations": VOLCANO})
     rig.pod("b", metadata={"annotations": {"note": "x"}})
     assert events(rig) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({"minCount": "1"}, [], id="a minimum of one"),
+        pytest.param({"minCount": "0"}, [], id="a minimum of none"),
+        pytest.param({}, ["a"], id="no minimum"),
+    ],
+)
+@pytest.mark.parametrize("annotations", [VOLCANO, {"yunikorn.apache.org/task-group-name": "w"}])
+def test_a_pod_gets_none_if_a_grouping_says_how_many_start_together(spec, expected, annotations):
+    rig, job = GroupedRig(), owner("train")
+    rig.group(grouping(**spec))
+    rig.own(job)
+    rig.put(pod_of(job, "a", metadata={"annotations": annotations}))
+    assert [name for name, _ in events(rig)] == expected
+
+
+def test_the_event_names_both_reasons_why_an_api_is_not_read():
+    rig = Rig()
+    rig.pod("a", metadata={"annotations": VOLCANO})
+    ((_, note),) = events(rig)
+    assert "which the API server does not serve, or which we may not read" in note

@@ -140,6 +140,13 @@ class TestPodsThatGetNodes:
             "PodGroup default/unknown of scheduling.x-k8s.io: 1 with a node",
             "RayCluster default/llm: 2 of 5 pods that start together have a node",
         ]
+        for name in ("e", "f"):
+            await rig.placed(theirs(name, labels={GROUP_LABEL: "gang"}), "a")
+        rig.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": 3}})
+        assert (
+            rig.report()["policies"][0]["groups"][-1]
+            == "RayCluster default/llm: 4 pods have a node, of which 3 had to start together"
+        )
 
     async def test_only_the_last_groups_are_remembered(self, rig):
         await rig.apply(shadow_policy())

@@ -7,10 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND, VOLCANO_API, VOLCANO_KIND
+from podwright.core.objects.pod_group import (
+    GROUP_LABEL,
+    GROVE_API,
+    PLUGINS_API,
+    PLUGINS_KIND,
+    VOLCANO_API,
+    VOLCANO_KIND,
+)
 from podwright.kube.pod_groups import phases as module
 from podwright.kube.pod_groups.phases import MemberCounts, PodGroupPhases, phase, volcano_phase
 from support.engine.kit import OURS, Rig
+from support.groupings.workloads import reference
 from support.objects.builders import make_pod
 
 KEY = f"{PLUGINS_API}:ml/train"
@@ -262,3 +270,24 @@ async def test_groups_of_volcano_are_left_to_it_unless_its_scheduler_name_is_ser
     assert rig.engine.policies.apply(policy).accepted
     put(3)
     assert written == ["Inqueue"]
+
+
+def test_a_group_of_volcano_beside_a_pod_gang_is_left_alone_since_its_pods_count_for_the_gang():
+    rig, written = Rig(), []
+    writer = SimpleNamespace(fields_of=lambda _key: {}, set_fields=lambda key, _fields: written.append(key))
+    phases = PodGroupPhases(rig.engine, writer, lambda: 1_700_000_000.0)
+    policy = {"metadata": {"name": "v", "uid": "v", "generation": 1}, "spec": {"schedulerName": "volcano"}}
+    assert rig.engine.policies.apply(policy).accepted
+
+    def put():
+        metadata = {"name": "llm", "namespace": "ml", "uid": "g", "ownerReferences": [reference(gang)]}
+        rig.engine.cache.set_object(VOLCANO_KIND, {"metadata": metadata, "spec": {"minMember": 2}})
+        phases.write_changes()
+
+    gang = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "metadata": {"name": "llm", "uid": "p"}}
+    rig.engine.cache.groups.serve(GROVE_API)
+    put()
+    assert written == []
+    rig.engine.cache.groups.withdraw(GROVE_API)
+    put()
+    assert written == [f"{VOLCANO_API}:ml/llm"]
