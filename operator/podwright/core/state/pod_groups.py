@@ -31,6 +31,7 @@ from podwright.core.objects.pod_group import (
     WORKLOAD_API,
     PodGroup,
     group_key,
+    groups_named,
     metadata_only_pod_group,
     parse_pod_group,
 )
@@ -296,11 +297,23 @@ class PodGroups:
         `groups_named`. KAI's pod-grouper adds a group to each pod of Grove's gangs, so that is none.
         """
         first, *others = named
-        apis = self._served - {KAI_API} if first.startswith(GROVE_API) else self._served
+        served = first.partition(":")[0] in self._served
+        apis = self._served - {KAI_API} if first.startswith(GROVE_API) and served else self._served
         other = next((key for key in others if key != first and key.partition(":")[0] in apis), "")
         if not other:
             return ""
-        return f"the pod names {_described(other)}, but also {_described(first)}, which counts"
+        outcome = "counts" if served else "would count, but is not served, or may not be read: the pod waits"
+        return f"the pod names {_described(other)}, but also {_described(first)}, which {outcome}"
+
+    def waits_for_api(self, pod: PodInfo) -> str:
+        """Why a pending pod may not start, neither alone nor in a group that counts less: see `contradiction`. Empty if
+        the API of its group is served, or it names no group of an API that is.
+        """
+        if not pod.group or pod.raw is None or self.is_member(pod):
+            return ""
+        annotations = pod.raw["metadata"].get("annotations")
+        named = [*groups_named(pod.raw["spec"], pod.labels, pod.namespace, annotations)]
+        return self.contradiction(named) if named[:1] == [pod.group] else ""
 
     def of(self, pod: PodInfo) -> PodGroup | None:
         """The pod's group, see `key_of`; None if the pod names none or the group does not exist."""

@@ -386,6 +386,23 @@ class TestPodsThatNameSeveralGroups:
         rig.pod("q", labels={GROVE_LABEL: "gang-0"}, metadata={"annotations": annotations})
         assert len(rig.recorder.notes("TwoPodGroups")) == 1
 
+    async def test_a_pod_waits_and_says_so_while_only_the_less_specific_one_is_served(self):
+        rig = Rig()
+        groups, text = rig.engine.cache.groups, f"{PLUGINS_API}, which would count, but is not served"
+        groups.serve(VOLCANO_API)
+        rig.node("n")
+        rig.pod("p", labels={GROUP_LABEL: "train"}, metadata={"annotations": {"scheduling.k8s.io/group-name": "job"}})
+        async with deciding(rig):
+            await settle()
+            assert not rig.placed_on("p")
+            assert rig.counts == {"gated": 1}
+            assert text in rig.recorder.notes("TwoPodGroups")[0]
+            assert rig.recorder.notes("PodGroupNotRead") == []
+            groups.withdraw(VOLCANO_API)
+            rig.engine.activate_all()
+            await settle()
+            assert rig.placed_on("p")
+
     def test_groups_that_nobody_serves_are_not_mentioned(self):
         rig = Rig()
         rig.engine.cache.groups.serve(PLUGINS_API)
