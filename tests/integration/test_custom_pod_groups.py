@@ -191,11 +191,12 @@ def test_a_group_of_volcano_is_scheduled_as_a_whole_without_an_edit(volcano_case
         assert case.places("lws") == []
         cluster.client.create(node("another", cpu="2"))
         case.wait_placed("lws", 3)
+        wait_until(lambda: phase() == "Running", 60, "enough pods have a node")
         case.set_phase([f"lws-{i}" for i in range(3)], "Running")
-        wait_until(lambda: phase() == "Running", 60, "the group runs")
+        wait_until(lambda: cluster.client.read(made)["status"]["running"] == 3, 60, "the group runs")
         status = cluster.client.read(made)["status"]
         (condition,) = status["conditions"]
-        assert (status["running"], condition["type"], condition["status"]) == (3, "Scheduled", "True")
+        assert (status["phase"], condition["type"], condition["status"]) == ("Running", "Scheduled", "True")
         case.set_phase([f"lws-{i}" for i in range(3)], "Succeeded")
         wait_until(lambda: phase() == "Completed", 60, "the group is complete")
 

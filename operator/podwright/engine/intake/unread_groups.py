@@ -52,7 +52,8 @@ class UnreadGroups:
                 return ""  # the pod is not scheduled
             api, _, name = pod.group.partition(":")
             group = name.rpartition("/")[2]
-            return f"the pod names pod group {group} of {api}, which the API server does not serve, or which we may not read"
+            why = "which the API server does not serve, or which we may not read"
+            return f"the pod names pod group {group} of {api}, {why}"
         annotations = raw["metadata"].get("annotations")
         if pod.group or not isinstance(annotations, Mapping):
             return ""

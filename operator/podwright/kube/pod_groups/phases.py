@@ -89,10 +89,10 @@ def phase(before: str, min_count: int, counts: MemberCounts) -> str:
 
 
 def volcano_phase(before: str, min_count: int, counts: MemberCounts) -> str:
-    """The phase of a group of Volcano. As there, those that have failed or succeeded count as scheduled, but while others
-    run, those that have failed are missing. A completed group stays so until it has other members with a node. Source:
-    `getPodGroupPhase` in `pkg/scheduler/framework/session.go`, and `OnSessionClose` in `pkg/scheduler/plugins/gang/gang.go`,
-    at v1.16.0-alpha.1-42-ged72c7c8.
+    """The phase of a group of Volcano. As there, those that have failed or succeeded count as scheduled, but while
+    others run, those that have failed are missing. A completed group stays so until it has other members with a node.
+    Sources: `getPodGroupPhase` in `pkg/scheduler/framework/session.go`, and `OnSessionClose` in
+    `pkg/scheduler/plugins/gang/gang.go`, at v1.16.0-alpha.1-42-ged72c7c8.
     """
     ended = counts.succeeded + counts.failed
     if before == COMPLETED and ended == counts.scheduled:
