@@ -48,7 +48,7 @@ class PendingPods(Stream):
     ) -> None:
         super().__init__(state, ports)
         self._workloads = workloads
-        self._unread_groups = UnreadGroups(state.cache.groups, workloads.has_minimum, ports.recorder)
+        self._unread_groups = UnreadGroups(state.cache.groups, ports.recorder, has_minimum=workloads.has_minimum)
         self._binding_cycles = state.binding_cycles
         self._decisions = state.decisions
         self._status = ports.status

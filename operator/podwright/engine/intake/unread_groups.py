@@ -29,7 +29,7 @@ JobSet's `api/jobset/v1alpha2/jobset_types.go`.
 class UnreadGroups:
     """See the module. `has_minimum`: whether a grouping says how many pods start together with a pod."""
 
-    def __init__(self, groups: PodGroups, has_minimum: Callable[[PodInfo], bool], recorder: Recorder) -> None:
+    def __init__(self, groups: PodGroups, recorder: Recorder, *, has_minimum: Callable[[PodInfo], bool]) -> None:
         self._groups = groups
         self._has_minimum = has_minimum
         self._recorder = recorder
