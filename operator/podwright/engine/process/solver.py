@@ -1,7 +1,8 @@
 """The program that solves: reads arrays from standard input, and writes solutions to standard output.
 
 Before each aim it writes what it has found so far, with the length before it, so that this counts if the process must
-be ended during the aim: HiGHS may overrun its time in a large program. Runs as a process of its own, and imports nothing of Podwright. See `solving`.
+be ended during the aim: HiGHS may overrun its time in a large program. Runs as a process of its own, and imports
+nothing of Podwright. See `solving`.
 """
 
 from __future__ import annotations
