@@ -366,7 +366,6 @@ class Engine:
         self.group_changes.process()
         await self.group_changes.rank_all()  # members that run must not be evicted by their own priority
         self.gangs.prioritize_partially_placed()
-        await in_slices(queue.sort())
         slice_ends = clock() + SLICE_SECONDS
         shadow = self._shadow_time
         while True:
@@ -374,8 +373,12 @@ class Engine:
             if shadow.has_turn:
                 await shadow.decide()
                 slice_ends = clock() + SLICE_SECONDS
-            queued = (self._turns.pop() if self._turns else None) or queue.pop()
+            queued = (self._turns.pop() if self._turns and not queue.is_unsorted else None) or queue.pop(if_sorted=True)
             if queued is None:
+                if queue.is_unsorted:
+                    await in_slices(queue.sort())
+                    slice_ends = clock() + SLICE_SECONDS
+                    continue
                 if self._extended.release() or shadow.use_idle_time():
                     continue
                 limiter.wake_next()
@@ -394,8 +397,6 @@ class Engine:
                     await asyncio.sleep(0)
                 if late >= SLOW_SECONDS:
                     await self._pause_after(queued, late)
-            if queue.is_unsorted:
-                await in_slices(queue.sort())
             slice_ends = clock() + SLICE_SECONDS
 
     def _plan(self, first: QueuedPod) -> None:

@@ -42,13 +42,15 @@ class Clock:
 class Harness(Observer):
     """A queue with the hints of Fit and Wait (any new node), Spread (a deleted pod, except one called `no`) and Gate.
 
-    Records what the queue reports: `incoming` and `hinted`. `pre_enqueue`, `hints` and `hints_of` can be replaced.
+    Records what the queue reports: `incoming` and `hinted`. `pre_enqueue`, `hints` and `hints_of` can be replaced. `due`: the uids
+    of pods that may be retried without an event.
     """
 
     def __init__(self, waits=DEFAULT_WAITS):
         self.clock = Clock()
         self.incoming = []
         self.hinted = []
+        self.due = ()
         self.hints = {
             "Fit": (EventHint(NODE_ADDED),),
             "Spread": (EventHint(POD_GONE, lambda _pod, before, _after: Hint.SKIP if before == "no" else Hint.QUEUE),),
@@ -61,6 +63,7 @@ class Harness(Observer):
             pre_enqueue=lambda pod: self.pre_enqueue(pod),  # noqa: PLW0108 -- a test may replace the method later
             hints_of=lambda pod: self.hints_of(pod),  # noqa: PLW0108 -- as above
             estimate=default_framework().estimate,
+            also_due=lambda: self.due,
             observer=self,
             waits=waits,
         )

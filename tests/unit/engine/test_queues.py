@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
-from podwright.core.queue import fair_pods
+from podwright.core.queue import fair_pods, scheduling_queue
 from podwright.core.queue.fair_pods import FairPods
 from podwright.core.queues.queues import QUEUE_LABEL, QUEUE_QUOTA, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
@@ -75,18 +77,40 @@ async def test_a_change_of_a_queue_lets_pods_start(rig):
 
 
 async def test_many_pods_are_put_in_their_queues_in_steps_before_one_is_popped(rig, monkeypatch):
+    """Also if they come during an attempt, or while the loop waits for it to be quiet."""
+    monkeypatch.setattr(scheduling_queue, "MANY", 100)
     monkeypatch.setattr(fair_pods, "MANY", 100)
-    at_once = []
-    pop = FairPods.pop
+    at_once, due = [], []
+    pop, over, schedule = FairPods.pop, rig.engine.planning.quiet.over, rig.engine.pod_attempts.schedule_one
     monkeypatch.setattr(FairPods, "pop", lambda self: (at_once.append(self.is_unsorted), pop(self))[1])
-    for number in range(200):
-        add(rig, f"a{number}", "other")
-    async with deciding(rig):
-        await settle()
+
+    def come(name):
         for number in range(200):
-            add(rig, f"b{number}", "other")
-        await settle()
-    assert at_once
+            add(rig, f"{name}{number}", "other")
+
+    async def quiet():
+        if due == ["quiet"]:
+            come(due.pop())
+        await over()
+
+    def attempt(queued):
+        if due == ["attempt"]:
+            come(due.pop())
+        schedule(queued)
+
+    monkeypatch.setattr(rig.engine.planning.quiet, "over", quiet)
+    monkeypatch.setattr(rig.engine.pod_attempts, "schedule_one", attempt)
+    come("first")
+    async with deciding(rig):
+        for name in ("idle", "quiet", "attempt"):
+            if name == "idle":
+                come(name)
+            else:
+                due.append(name)
+                add(rig, name, "other")
+            while rig.engine.queue.counts()["active"]:
+                await asyncio.sleep(0)
+    assert len(at_once) > 800
     assert not any(at_once)
 
 

@@ -28,7 +28,9 @@ KEYS_PER_STEP: Final = 16
 MANY: Final = 512
 """More pods than these are put in their queues in steps."""
 PODS_PER_STEP: Final = 64
-"""How many pods are put in their queues at a time."""
+"""How many pods are put in their queues at a time. After queues have moved, at least one pod is popped for each such step
+before many pods are put in their queues again: who changes queues all the time holds up no pods.
+"""
 
 
 class QueueOrder(RoomWaiters, Protocol):
@@ -42,7 +44,7 @@ class QueueOrder(RoomWaiters, Protocol):
         """The pod's queue, its parent, and so on. Empty for a pod without a queue."""
 
     def order_key(self, name: str) -> tuple[Any, ...]:
-        """Sorts the queues with the same parent."""
+        """Sorts the queues with the same parent. Raises KeyError if there is no such queue."""
 
     @property
     def capacity_changes(self) -> int:
@@ -89,6 +91,10 @@ class FairPods:
         """By uid: the pods, with their ranks, that are to be put in their lines, first or again."""
         self._dissolved: list[_Line] = []
         """Lines from before paths changed, whose pods are to be put in their lines again."""
+        self._pops_due = 0
+        """If there are many pods, so many are popped before paths are read again. Until then, lines may be where their
+        queues were, and a line with lines below may have pods.
+        """
         self._now = 0
         self._moved: set[_Line] = set()
         """The queues that are not yet sorted by their key and their last turn."""
@@ -141,6 +147,7 @@ class FairPods:
             line.since = self._now
             self._moved.add(line)
             line = line.parent
+        self._pops_due -= 1
         return self.remove(head[1].uid)
 
     @property
@@ -150,7 +157,7 @@ class FairPods:
         """
         if len(self._come) > MANY or self._dissolved:
             return True
-        return len(self._line_of) > MANY and self._structure != self._order.structure
+        return len(self._line_of) > MANY and self._pops_due <= 0 and self._structure != self._order.structure
 
     def sort(self) -> Generator[None, None, None]:
         """Puts the pods in their queues. Yields between two steps, in which everything may change."""
@@ -194,8 +201,9 @@ class FairPods:
         """
         order, lines = self._order, self._lines
         changed, structure = order.take_changed(), order.structure
-        if self._structure != structure:
+        if self._structure != structure and (self._pops_due <= 0 or len(self._line_of) <= MANY):
             self._structure = structure
+            self._pops_due = -((len(self._come) - len(self._line_of)) // PODS_PER_STEP)
             self._dissolved += (self._top, *lines.values())
             self._top = _Line("", None)
             for known in (lines, self._moved):
@@ -207,7 +215,13 @@ class FairPods:
             del self._outdated[-KEYS_PER_STEP:]
         for name in changed if lines else ():
             line = lines.get(name)
-            if line is not None and (key := order.order_key(name)) != line.key:
+            if line is None:
+                continue
+            try:
+                key = order.order_key(name)
+            except KeyError:
+                continue  # the queue is gone, and its pods are put in other lines later
+            if key != line.key:
                 line.key = key
                 self._moved.add(line)
         for line in self._moved:

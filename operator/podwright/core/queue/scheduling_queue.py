@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ANY, ASSIGNED_POD, Action, ClusterEvent
@@ -24,7 +25,7 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.active_pods import ActivePods
 from podwright.core.queue.backoff_pods import BackoffPods
-from podwright.core.queue.fair_pods import QueueOrder
+from podwright.core.queue.fair_pods import MANY, QueueOrder
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, skips_backoff
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
@@ -90,7 +91,9 @@ class SchedulingQueue:
         self._events = 0
         self._unused: list[PodInfo] = []
         """The pods that were tried again because a bound of their queue admitted them, and did not use its room."""
-        self._next_flush = self._next_due = self._due_again = clock() + FLUSH_INTERVAL
+        self._last_due = clock()
+        """When pods were last retried without an event."""
+        self._next_flush = self._next_due = self._due_again = self._last_due + FLUSH_INTERVAL
         self._due: list[str] = []
         """The uids of the pods that were retried last without an event. Others are at `_due_again`, or soon if that has
         helped one of them.
@@ -147,13 +150,16 @@ class SchedulingQueue:
 
     # Attempts
 
-    def pop(self) -> QueuedPod | None:
+    def pop(self, *, if_sorted: bool = False) -> QueuedPod | None:
         """The next pod to schedule, which is in flight from now on, or None.
 
         If none is due, a rejected pod leaves backoff early. A costly pod, and one whose attempt ended in an error, does
-        not.
+        not. `if_sorted`: None while `is_unsorted`, also because backoffs have ended.
         """
-        self._flush()
+        fair = self._active.fair if if_sorted and len(self._pods) > MANY else None
+        self._flush(None if fair is None else MANY + 1)
+        if fair is not None and fair.is_unsorted:
+            return None
         queued = self._active.pop()
         if queued is None:
             queued = self._backoff.pop_early()
@@ -170,8 +176,9 @@ class SchedulingQueue:
 
     def sort(self) -> Generator[None, None, None]:
         """Puts active pods in their queues of teams. Yields between two steps, in which everything may change."""
-        if self._active.fair is not None:
-            yield from self._active.fair.sort()
+        while (fair := self._active.fair) is not None and fair.is_unsorted:
+            yield from fair.sort()
+            self._flush(MANY + 1)
 
     def pop_costly(self) -> QueuedPod | None:
         """Pops another pod of the lane, which is to be decided together with the one before, or None."""
@@ -401,7 +408,7 @@ class SchedulingQueue:
 
     def retry_due_soon(self) -> None:
         """Something has happened that may help pods that may be retried without an event."""
-        soon = max(self._clock() + DUE_INTERVAL, self._due_again - FLUSH_INTERVAL + SOON_INTERVAL)
+        soon = max(self._clock() + DUE_INTERVAL, self._last_due + SOON_INTERVAL)
         self._due_again = min(self._due_again, soon)
         self._next_due = min(self._next_due, soon)
 
@@ -614,11 +621,12 @@ class SchedulingQueue:
         self._backoff.remove(uid)
         self._waiting.remove(queued)
 
-    def _flush(self) -> None:
+    def _flush(self, most: int | None) -> None:
+        """`most`: how many pods may leave backoff; None: all."""
         if self._unused:
             self._offer_unused()
         now = self._clock()
-        for queued in self._backoff.pop_expired(now):
+        for queued in islice(self._backoff.pop_expired(now), most):
             self._activate(queued, BACKOFF_COMPLETE)
         if now >= self._next_due:
             self._retry_due(now)
@@ -645,8 +653,11 @@ class SchedulingQueue:
         for queued in due:
             self._leave(queued)
             self._retry(queued, TIMEOUT, skip_backoff=False)
+        for queued in found:
+            if queued.place is Place.IN_FLIGHT:  # its attempt may have been decided on what was so before
+                self._record(EVERYTHING_CHANGED, None, None, only=queued.uid)
         self._due = [queued.uid for queued in due]
-        self._due_again = now + FLUSH_INTERVAL
+        self._last_due, self._due_again = now, now + FLUSH_INTERVAL
         self._next_due = now + (DUE_INTERVAL if due else FLUSH_INTERVAL)
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:

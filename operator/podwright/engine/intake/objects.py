@@ -67,7 +67,7 @@ class DisruptionBudgets(KindStream):
         super().__init__(BUDGET, state, ports)
 
     def _happened(self, event: ClusterEvent, before: Any, after: Any, started: float) -> None:
-        if before is not None and (after is None or allowed_by(before) <= 0 < allowed_by(after)):
+        if before is not None and allowed_by(before) <= 0 and (after is None or allowed_by(after) > 0):
             self._queue.retry_due_soon()
         super()._happened(event, before, after, started)
 

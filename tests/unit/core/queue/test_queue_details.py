@@ -36,6 +36,29 @@ def test_events_still_reach_a_pod_after_a_flush(h):
     assert h.pop() == "p"
 
 
+def test_requests_to_retry_pods_soon_retry_them_every_few_seconds_only(h):
+    h.rejected("p", "Fit")
+    h.due = ["default/p"]
+    h.clock.now += 40
+    h.queue.reject(h.queue.pop(), ["Fit"])
+    for _ in range(2):
+        h.queue.retry_due_soon()
+    h.clock.now += 3
+    assert h.pop() is None
+    h.clock.now += 3
+    assert h.pop() == "p"
+
+
+def test_a_pod_that_is_due_while_it_is_in_flight_is_retried_after_its_attempt(h):
+    (queued,) = in_flight(h, "p")
+    h.due = ["default/p"]
+    h.queue.retry_due_soon()
+    h.clock.now += 6
+    assert h.pop() is None
+    h.queue.reject(queued, ["Fit"])
+    assert h.counts() == {"backoff": 1}
+
+
 def test_a_bucket_that_a_flush_dropped_is_created_again(h):
     h.rejected("first", "Fit")
     h.queue.delete("default/first")

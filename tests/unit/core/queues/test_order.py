@@ -6,11 +6,12 @@ import pytest
 
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue import fair_pods
+from podwright.core.queue import fair_pods, scheduling_queue
 from podwright.core.queues import tree
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.cache import Cache
+from podwright.engine.process.steps import at_once
 from support.objects.builders import make_node, make_pod
 from support.queue.kit import Harness
 
@@ -234,6 +235,43 @@ def test_pods_and_queues_may_come_and_go_while_pods_are_put_in_their_queues(monk
     for queue in "ab":
         priorities = [-pod.priority for pod in popped if left[pod.name] == queue]
         assert priorities == sorted(priorities)
+
+
+def test_pods_are_popped_while_queues_and_the_capacity_change_all_the_time(monkeypatch):
+    monkeypatch.setattr(scheduling_queue, "MANY", 3)
+    monkeypatch.setattr(fair_pods, "MANY", 3)
+    monkeypatch.setattr(fair_pods, "PODS_PER_STEP", 2)
+    monkeypatch.setattr(tree, "CLAIMS_PER_STEP", 10**9)
+    teams, popped = Teams(a=("", 100, Quota()), b=("", 100, Quota()), c=("", 100, Quota())), []
+    for number in range(60):
+        teams.submit(f"p{number}", "abc"[number % 3])
+    for number in range(600):
+        if number % 4 == 0:
+            teams.queues.remove("c")
+        elif number % 4 == 2:
+            teams.queues.set(QueueRules("c"))
+        teams.cache.set_node(parse_node(make_node("n", allocatable={GPU: str(8 + number % 2)})))
+        if (queued := teams.queue.pop(if_sorted=True)) is None:
+            next(teams.queue.sort(), None)
+        else:
+            popped.append(queued.pod.name)
+    assert len(popped) == 60
+
+
+def test_many_pods_whose_backoff_ends_are_put_in_their_queues_in_steps(monkeypatch):
+    monkeypatch.setattr(scheduling_queue, "MANY", 3)
+    monkeypatch.setattr(fair_pods, "MANY", 3)
+    teams = Teams(a=("", 100, Quota()))
+    for number in range(20):
+        teams.submit(f"p{number}", "a", priority=number)
+    for queued in [teams.queue.pop() for _ in range(20)]:
+        teams.queue.fault(queued)
+    teams.clock.now += 100
+    assert teams.queue.pop(if_sorted=True) is None
+    assert teams.queue.counts() == {"active": 4, "backoff": 16, "unschedulable": 0, "gated": 0}
+    at_once(teams.queue.sort())
+    assert teams.queue.counts()["backoff"] == 0
+    assert teams.queue.pop(if_sorted=True).pod.name == "p19"
 
 
 def test_pods_keep_their_turn_when_the_first_queue_comes_and_the_last_one_goes():

@@ -268,6 +268,15 @@ async def test_a_pod_is_tried_again_soon_after_a_budget_allows_disruptions_but_n
         assert await after(3) == (3, 1)
 
 
+@pytest.mark.parametrize(("allowed", "retries"), [(0, 1), (1, 0)])
+def test_only_the_end_of_a_budget_that_allowed_no_disruption_retries_claimants(monkeypatch, allowed, retries):
+    rig, calls = Rig(), []
+    monkeypatch.setattr(rig.engine.queue, "retry_due_soon", lambda: calls.append(None))
+    budget(rig, allowed)
+    rig.engine.objects("PodDisruptionBudget").drop("default/budget", None)
+    assert len(calls) == retries
+
+
 async def test_a_pod_is_tried_again_when_its_share_grows():
     rig = rig_with_queues()
     queues = queues_of(rig.engine.cache)
