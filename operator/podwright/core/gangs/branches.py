@@ -15,11 +15,11 @@ from typing import Final
 
 from podwright.core.cycle import Fault, Placement
 from podwright.core.framework.interface import Bools
-from podwright.core.gangs.capacity_bounds import CapacityBounds, rooms_of
+from podwright.core.gangs.capacity_bounds import CapacityBounds, rooms_of, whole_slices
 from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.gangs.topology_domains import DomainSearch, common_domain, used_domains
-from podwright.core.objects.closeness import ANYWHERE, INDEX_LABELS, Closeness, Wish, closeness_of
+from podwright.core.objects.closeness import ANYWHERE, Closeness, Wish, closeness_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
@@ -185,13 +185,12 @@ def _sliced(branch: Branch) -> Branch:
     near, size = branch.near, branch.near.slice_size
     if not near.slice_level:
         return branch
-    labels = (near.index_label,) if near.index_label else INDEX_LABELS
     slices: dict[tuple[bool, int], tuple[dict[str, PodInfo], list[PodInfo]]] = {}
     unnumbered = count()
     for pod in (*branch.there.values(), *branch.untried):
-        number = next((value for label in labels if (value := pod.labels.get(label, "")).isdecimal()), "")
-        if number or pod.uid not in branch.there:
-            which = bool(number), (int(number[:MOST_DIGITS]) if number else next(unnumbered)) // size
+        number = near.slice_of(pod.labels)
+        if number is not None or pod.uid not in branch.there:
+            which = (False, next(unnumbered) // size) if number is None else (True, number)
             there, untried = slices.setdefault(which, ({}, []))
             if pod.uid in branch.there:
                 there[pod.uid] = pod
@@ -230,8 +229,6 @@ def parts_of(branch: Branch, above: str = "") -> Iterator[tuple[str, str]]:
         yield from parts_of(child, why)
 
 
-MOST_DIGITS: Final = 18
-"""Of the number of a pod, so many digits count."""
 MOST_WORK: Final = 1_000_000_000
 """How much is tried, in nodes looked at, before domains are left out: some ten seconds. Filters that a sum over nodes
 cannot know may reject every domain, and branches within branches try domains within domains.
@@ -275,7 +272,7 @@ class Filling:
             branch.failed, branch.why = True, str(error)
             return branch.why
         outer, bounds = simulation.within, CapacityBounds(simulation.framework, cache, pods)
-        rooms = rooms_of(bounds, tree, 0 if branch.there else branch.near.slice_size, within=outer)
+        rooms = rooms_of(bounds, tree, 0 if branch.there else whole_slices(branch.near, pods), within=outer)
         used = used_domains(cache, tree, branch.there)
         search = DomainSearch(tree, rooms, len(pods), max(1, branch.lacking), used)
         best, first, why, left, tried = -1, dict(simulation.attempts), "", "", 0
@@ -283,7 +280,7 @@ class Filling:
         following = next(attempts, None)
         while following is not None and following.most > best:
             attempt, following = following, next(attempts, None)
-            if tried and simulation.work > MOST_WORK:
+            if tried and (simulation.work > MOST_WORK or cache.deadline.is_late()):
                 left = f", of which {tried} were tried in the time given"
                 break
             tried += 1

@@ -7,11 +7,13 @@ filters in the profile all members seem to fit everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podwright.core.framework import contract
 from podwright.core.framework.errors import PluginError
@@ -27,6 +29,10 @@ from podwright.core.objects.resources import PODS
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.topologies import DomainLevel, DomainTree, UnknownLevelError
+
+INEXACT: Final = 1e-9
+"""So much of a sum of amounts may be lost by rounding: a bound must not be smaller than what fits."""
+Float64s = NDArray[np.float64]
 
 
 @dataclass(slots=True)
@@ -53,7 +59,9 @@ class CapacityBounds:
         nominator = cache.nominator
         self._crowded = crowded and len(nominator) > 0 and not any(nominator.node_of(pod.uid) for pod in pods)
         self._held: dict[str, Int64s] = {}
+        self.pods = pods
         self.members = len(pods)
+        self._least: dict[str, Float64s] | None = None
         self._fit = next((plugin for plugin in framework.filter_plugins if isinstance(plugin, ResourceFilter)), None)
         self._filters = [p for p in framework.filter_plugins if p.scope is Scope.NODE and p.filter_all is not None]
         self._rejecting: set[str] = set()
@@ -73,9 +81,11 @@ class CapacityBounds:
         bounds = self._by_template(emptied=emptied)
         return bounds[0] if len(bounds) == 1 else self._together(bounds, emptied=emptied)
 
-    def free(self, resource: str) -> Int64s:
+    def free(self, resource: str, *, emptied: bool = False) -> Int64s:
         """int64[nodes]: what is left of a resource; of PODS, how many more there may be."""
         table = self._cache.table
+        if emptied:
+            return table.allowed_pods if resource == PODS else table.allocatable(resource)
         if resource == PODS:
             return table.allowed_pods - table.pods - self._left_to_others(PODS)
         return table.allocatable(resource) - table.requested(resource) - self._left_to_others(resource)
@@ -101,6 +111,8 @@ class CapacityBounds:
             for template, bound in zip(self.templates, bounds, strict=True):
                 self._cache.deadline.point()
                 most += np.minimum(total if bound is together else level.sums(bound), template.count)
+            if len(bounds) > 1:
+                most = self._with_least(most, together > 0, level.sums, emptied=emptied)
             found.append((total, np.minimum(most, total)))
         return found
 
@@ -111,7 +123,13 @@ class CapacityBounds:
         for template, bound in zip(self.templates, bounds, strict=True):
             self._cache.deadline.point()
             most += min(int(bound.sum()), template.count)
-        return most if len(bounds) == 1 else min(most, int(self._together(bounds, emptied=emptied).sum()))
+        if len(bounds) == 1:
+            return most
+        together = self._together(bounds, emptied=emptied)
+        most = min(most, int(together.sum()))
+        return int(
+            self._with_least(np.array([most]), together > 0, lambda free: free.sum(keepdims=True), emptied=emptied)[0]
+        )
 
     @property
     def rejecting_plugins(self) -> frozenset[str]:
@@ -132,28 +150,51 @@ class CapacityBounds:
         return bounds
 
     def _together(self, bounds: Sequence[Int64s], *, emptied: bool) -> Int64s:
-        """int64[nodes] for members of all templates: the sum of the bounds, or what fits of the smallest requests if
-        that is less.
+        """int64[nodes] for members of all templates: the sum of the bounds, or how many of the smallest requests fit
+        if that is less.
         """
-        amounts = [dict(template.requests) for template in self.templates]
-        shared = set(amounts[0]).intersection(*amounts[1:])
-        smallest = [(resource, min(requests[resource] for requests in amounts)) for resource in sorted(shared)]
         total = np.zeros_like(bounds[0])
         for bound in bounds:
             self._cache.deadline.point()
             total += bound
-        return np.minimum(total, self._fits(smallest, emptied=emptied))
+        return self._with_least(total, total > 0, lambda free: free, emptied=emptied)
+
+    def _with_least(self, most: Int64s, nodes: Bools, sums: Callable[[Float64s], Float64s], *, emptied: bool) -> Int64s:
+        """`most`, or if that is less, how many members have room together if they are those that request least.
+        `sums`: of what is free on each of the nodes, for each entry of `most`.
+        """
+        for resource, least in self._sums_of_least().items():
+            self._cache.deadline.point()
+            free = sums(np.where(nodes, np.maximum(self.free(resource, emptied=emptied), 0), 0).astype(np.float64))
+            others = self.members - len(least)
+            most = np.minimum(most, others + np.searchsorted(least, free * (1 + INEXACT), side="right"))
+        return most
+
+    def _sums_of_least(self) -> Mapping[str, Float64s]:
+        """For each resource, what the one, two, three … members with the smallest requests need together. Without
+        those that need nothing of it.
+        """
+        if self._least is None:
+            amounts: dict[str, list[tuple[int, int]]] = {}
+            for template in () if self._fit is None else self.templates:
+                for resource, amount in (*((each, n) for each, n in template.requests if each != PODS), (PODS, 1)):
+                    if amount > 0:
+                        amounts.setdefault(resource, []).append((amount, template.count))
+            self._least = {}
+            for resource, each in amounts.items():
+                requests, counts = zip(*sorted(each), strict=True)
+                self._least[resource] = np.cumsum(np.repeat(np.array(requests, np.float64), counts))
+        return self._least
 
     def _fits(self, requests: Sequence[tuple[str, int]], *, emptied: bool) -> Int64s:
         """int64[nodes]: how many pods with these requests fit."""
         table = self._cache.table
         if self._fit is None:
             return np.where(table.valid, self.members, 0)
-        fits = table.allowed_pods if emptied else self.free(PODS)
+        fits = self.free(PODS, emptied=emptied)
         for resource, amount in requests:
             if amount > 0:
-                free = table.allocatable(resource) if emptied else self.free(resource)
-                fits = np.minimum(fits, free // amount)
+                fits = np.minimum(fits, self.free(resource, emptied=emptied) // amount)
         return np.where(table.valid, np.maximum(fits, 0), 0)
 
     def _left_to_others(self, resource: str) -> Int64s | int:
@@ -193,7 +234,7 @@ def why_infeasible(group: PodGroup, cache: Cache, bounds: CapacityBounds, *, emp
             tree = cache.topologies.tree(group.near)
         except UnknownLevelError as error:
             return str(error)
-        domains, slices = tree.bound, 0 if placed else group.near.slice_size
+        domains, slices = tree.bound, 0 if placed else whole_slices(group.near, bounds.pods)
         most = max(rooms_of(bounds, tree, slices, emptied=emptied)[tree.required][1].tolist(), default=0)
     else:
         most = bounds.total(emptied=emptied)
@@ -213,10 +254,10 @@ def rooms_of(
     bounds: CapacityBounds, tree: DomainTree, slice_size: int, *, within: Bools | None = None, emptied: bool = False
 ) -> list[tuple[Int64s, Int64s]]:
     """See `CapacityBounds.per_domain`. Of members in slices, whole slices count, from the level of the slices upwards.
-    `slice_size`: 0 if members of some slices are placed already, so that others are left of them.
+    `slice_size`: see `whole_slices`; 0 if members of some slices are placed already, so that others are left of them.
     """
     found = bounds.per_domain(tree.levels, within=within, emptied=emptied)
-    if tree.sliced >= 0 and slice_size and bounds.members % slice_size == 0:
+    if tree.sliced >= 0 and slice_size:
         total = found[tree.sliced][0] // slice_size * slice_size
         for index in range(tree.sliced, -1, -1):
             found[index] = (total, np.minimum(found[index][1], total))
@@ -224,6 +265,16 @@ def rooms_of(
                 above = tree.levels[index].above
                 total = np.bincount(above, total, len(tree.levels[index - 1])).astype(np.int64)
     return found
+
+
+def whole_slices(near: Closeness, pods: Sequence[PodInfo]) -> int:
+    """How many of the pods are in each slice; 0 if some slices have more or fewer than others, or if there are none."""
+    if not near.slice_size:
+        return 0
+    sizes = Counter(near.slice_of(pod.labels) for pod in pods)
+    unnumbered = sizes.pop(None, 0)
+    whole = unnumbered % near.slice_size == 0 and all(size == near.slice_size for size in sizes.values())
+    return near.slice_size if whole else 0
 
 
 def emptied_domains(
@@ -236,7 +287,7 @@ def emptied_domains(
         tree = cache.topologies.tree(near)
     except UnknownLevelError:
         return
-    rooms = rooms_of(CapacityBounds(framework, cache, pods), tree, near.slice_size, emptied=True)
+    rooms = rooms_of(CapacityBounds(framework, cache, pods), tree, whole_slices(near, pods), emptied=True)
     total, most = rooms[tree.required]
     enough = np.flatnonzero(most >= needed)
     for position in enough[np.argsort(total[enough], kind="stable")].tolist():

@@ -37,6 +37,12 @@ class Closeness:
         """True if pods may not be anywhere."""
         return bool(self.required or self.slice_level)
 
+    def slice_of(self, labels: Mapping[str, str]) -> int | None:
+        """In which slice a pod with these labels is; None if it has no number."""
+        keys = (self.index_label,) if self.index_label else INDEX_LABELS
+        number = next((value for key in keys if (value := labels.get(key, "")).isdecimal()), "")
+        return int(number[:MOST_DIGITS]) // self.slice_size if number else None
+
     def __bool__(self) -> bool:
         return self.binds or bool(self.preferred)
 
@@ -54,6 +60,8 @@ INDEX_LABELS: Final = (
     "apps.kubernetes.io/pod-index",
 )
 """Labels by which controllers number their pods."""
+MOST_DIGITS: Final = 18
+"""Of the number of a pod, so many digits count."""
 ANYWHERE: Final = Closeness()
 
 KUEUE_API: Final = "kueue.x-k8s.io"

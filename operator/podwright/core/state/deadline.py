@@ -32,6 +32,8 @@ class Deadline:
         """Raises TookLongError if the time is over; None: there is no deadline."""
         self.longest_step = inf
         """How many seconds a step may be estimated to take."""
+        self.is_late: Callable[[], bool] = lambda: False
+        """True if a search should end with the best that it has found so far."""
         self.others_wait = False
         """True if attempts without a deadline hold others up, so that searches for devices must bound themselves."""
 

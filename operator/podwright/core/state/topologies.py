@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ TREES: Final = 32
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.float64)
 
 
 class UnknownLevelError(ValueError):
@@ -69,9 +70,9 @@ class DomainLevel:
         """What a domain is called in messages: `rack r1`."""
         return f"{self.label.rpartition('/')[2]} {self.value(position)}"
 
-    def sums(self, amounts: Int64s) -> Int64s:
-        """int64[domains]: the sums of `amounts`, int64[nodes]."""
-        return np.bincount(self.codes + 1, amounts, len(self) + 1)[1:].astype(np.int64)
+    def sums(self, amounts: NDArray[Number]) -> NDArray[Number]:
+        """number[domains]: the sums of `amounts`, number[nodes]."""
+        return np.bincount(self.codes + 1, amounts, len(self) + 1)[1:].astype(amounts.dtype)
 
 
 @dataclass(frozen=True, slots=True)

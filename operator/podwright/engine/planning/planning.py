@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from podwright.core.objects.control_flow import CONTROL_FLOW
@@ -193,7 +194,7 @@ class Planning:
         """Removes the jobs from `left` that are carried out. Raises ChildError."""
         jobs, started = dict(left), self._clock()
         try:
-            messages = self._children.start(lambda: self._work(jobs), seconds)
+            messages = self._children.start(lambda: self._work(jobs, seconds), seconds)
         except NoChildError as error:
             log.warning("costly pods are decided without a child process: %s", error)
             for number in jobs:
@@ -205,13 +206,17 @@ class Planning:
                 answer: _Answer = self._messages.decode(message)
                 await self._answered(left.pop(answer.number), answer)
 
-    def _work(self, jobs: Mapping[int, Job]) -> Iterator[bytes]:
-        """Runs in the child."""
-        deadline = self._cache.deadline
+    def _work(self, jobs: Mapping[int, Job], seconds: float) -> Iterator[bytes]:
+        """Runs in the child, for at most so many seconds."""
+        deadline, ends = self._cache.deadline, self._clock() + seconds
         others_wait, deadline.others_wait = deadline.others_wait, False
+        is_late = deadline.is_late
         try:
             with CacheTransaction(self._cache) as transaction:
                 for number, job in jobs.items():
+                    # Each may search for half of the time that is left, and the rest is for what follows the search.
+                    search_ends = (self._clock() + ends) / 2
+                    deadline.is_late = partial(self._is_past, search_ends)
                     answer = self._answer(number, job)
                     try:
                         yield self._messages.encode(answer)
@@ -222,7 +227,10 @@ class Planning:
                     if answer.problem or not job.assume(answer.decision, transaction):
                         return
         finally:
-            deadline.others_wait = others_wait
+            deadline.others_wait, deadline.is_late = others_wait, is_late
+
+    def _is_past(self, moment: float) -> bool:
+        return self._clock() >= moment
 
     def _answer(self, number: int, job: Job) -> _Answer:
         account = job.policy.account

@@ -292,10 +292,9 @@ class TestManyUnits:
 
     def test_less_important_units_are_looked_at_before_the_others(self):
         """Without those of priority 0 all members fit by counting, but not together."""
-        placed = [sized("a", "n0", 3), sized("b", "n1", 3), one("c", "n2", 3)]
-        cluster = MixedCluster(
-            [room("n0", 3), room("n1", 3), room("n2", 1)], [("s", 1, {}), ("l", 3, {}), ("l", 3, {})], placed=placed
-        )
+        placed = [sized("a", "n0", 9), sized("b", "n1", 9), sized("c", "n2", 5, 3)]
+        members = [("s", 1, {}), ("l", 5, {}), ("l", 5, {}), ("xl", 6, {})]
+        cluster = MixedCluster([room("n0", 9), room("n1", 9), room("n2", 5)], members, placed=placed)
         solved = []
 
         def solve(program, seconds):

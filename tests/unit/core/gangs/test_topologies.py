@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs import branches
 from podwright.core.gangs.branches import Branch, Filling
+from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.simulation import Simulation
@@ -117,6 +118,26 @@ class TestRequired:
         assert where(gang(shape, 4, **near("rack")).plan()) == {"z-last-1": 4}
         assert len(tried) == 4
 
+    @pytest.mark.parametrize(
+        ("hosts", "cpus", "room"),
+        [
+            pytest.param(1, (3, 2), "1 of 2", id="on one node"),
+            pytest.param(2, (3, 3, 2, 2), "3 of 4", id="on two nodes, of which each takes two members"),
+        ],
+    )
+    def test_members_that_no_domain_takes_together_are_refuted_by_counting(self, hosts, cpus, room, monkeypatch):
+        cluster = gang({f"z/r{i}/{host}": 4 for i in range(2_000) for host in range(hosts)}, len(cpus), **near("rack"))
+        for index, cpu in enumerate(cpus):
+            pod = parse_pod(make_pod(f"p{index}", requests={"cpu": str(cpu)}, spec=in_group()), keep_raw=True)
+            cluster.pods[index] = pod
+            cluster.cache.groups.add_waiting(pod)
+        tried, schedule = [], Simulation.schedule
+        monkeypatch.setattr(Simulation, "schedule", lambda *args: (tried.append(args), schedule(*args))[1])
+        decision = cluster.plan()
+        assert isinstance(decision, GangRejection)
+        assert decision.message.endswith(f"; rack r0: room for {room}")
+        assert len(tried) <= len(cpus)
+
     def test_of_100_000_domains_only_those_that_are_tried_are_looked_at_one_by_one(self, monkeypatch):
         count, last, made = 100_000, 99_998, []
         nodes = DomainLevel.nodes
@@ -146,7 +167,9 @@ class TestRequired:
         assert "0/200 placements are available, first" in why()
         assert len(points) > 200
         monkeypatch.setattr(branches, "MOST_WORK", 300)
-        assert "0/200 placements are available, of which 2 were tried" in why()
+        assert "0/200 placements are available, of which 2 were tried in the time given" in why()
+        monkeypatch.setattr(cluster.cache.deadline, "is_late", lambda: True)
+        assert "0/200 placements are available, of which 1 were tried in the time given" in why()
 
     def test_a_member_that_died_is_replaced_in_the_domain_of_the_others(self):
         there = make_pod(
@@ -262,7 +285,13 @@ class TestSlices:
     """Of a group of KAI, which calls them segments."""
 
     def plan(
-        self, shape: Mapping[str, int | str], members: int, size: int, placed: Mapping[str, str] = {}, **options: Any
+        self,
+        shape: Mapping[str, int | str],
+        members: int,
+        size: int,
+        placed: Mapping[str, str] = {},
+        numbers: Sequence[int] = range(99),
+        **options: Any,
     ):
         world = World()
         for raw in nodes(shape):
@@ -271,7 +300,7 @@ class TestSlices:
         spec = {"minMember": members, "topologyConstraint": constraint}
         world.cache.set_object(KAI_KIND, {"metadata": {"name": "gang", "namespace": "default"}, "spec": spec})
         for index in range(members):
-            labels = {"batch.kubernetes.io/job-completion-index": str(index)}
+            labels = {"batch.kubernetes.io/job-completion-index": str(numbers[index])}
             node = placed.get(f"p{index}", "")
             raw = make_pod(f"p{index}", requests={"cpu": "1"}, labels=labels, node=node)
             raw["metadata"]["annotations"] = {"pod-group-name": "gang"}
@@ -283,9 +312,11 @@ class TestSlices:
         framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
         group = world.cache.groups.get(group_key(KAI_API, "default", "gang"))
         assert group is not None
-        return GangPlanner(framework, world.cache, group, lambda _n: 0).plan(
-            world.cache.groups.members(group.key).unplaced()
-        )
+        pods = world.cache.groups.members(group.key).unplaced()
+        decision = GangPlanner(framework, world.cache, group, lambda _n: 0).plan(pods)
+        if isinstance(decision, GangPlacement):
+            assert why_infeasible(group, world.cache, CapacityBounds(framework, world.cache, pods)) is None
+        return decision
 
     def slices(self, decision: Any, size: int) -> dict[int, set[str]]:
         assert isinstance(decision, GangPlacement), decision
@@ -304,6 +335,12 @@ class TestSlices:
         assert isinstance(decision, GangRejection)
         assert decision.message.endswith("; zone z: room for 6 of 9")
         assert isinstance(self.plan({"z/a/1": 6, "z/b/1": 4}, 9, 3, requiredTopologyLevel="zone"), GangPlacement)
+
+    def test_slices_with_gaps_in_their_numbers_need_no_whole_ones(self):
+        """A slice of two members and two of one."""
+        shape = {"y/c/1": 1, "z/a/1": 3, "z/b/1": 1}
+        decision = self.plan(shape, 4, 2, numbers=(0, 1, 2, 5), requiredTopologyLevel="zone")
+        assert where(decision) == {"z-a-1": 3, "z-b-1": 1}
 
     def test_a_member_that_died_is_replaced_in_the_domain_of_its_slice(self):
         shape = {"z/a/1": 3, "z/b/1": 9}

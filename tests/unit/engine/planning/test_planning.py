@@ -16,6 +16,7 @@ from podwright.engine.planning.planning import (
     ORDINARY_SECONDS,
     QUIET_SECONDS,
     STILL_CHANGING,
+    Planning,
 )
 from podwright.engine.process import steps
 from podwright.engine.process.forks import CHILD_SECONDS, Forks
@@ -107,6 +108,25 @@ async def test_a_gang_that_takes_longer_than_a_slice_goes_to_a_child():
     async with deciding(rig):
         await while_time_passes(rig, lambda: evicted(rig) == {f"low{i}" for i in range(MEMBERS)})
     assert rig.children.started == 1
+
+
+async def test_a_child_gives_each_search_half_of_the_time_that_is_left(monkeypatch):
+    rig = Rig(children=FakeChildren())
+    rig.clock = rig.children.clock = clock = Clock()
+    late, deadline = [], rig.engine.cache.deadline
+    answer = vars(Planning)["_answer"]
+
+    def slow(self, number, job):
+        for part in (0.4, 0.2):
+            clock.take(part * CHILD_SECONDS)
+            late.append(deadline.is_late())
+        return answer(self, number, job)
+
+    monkeypatch.setattr(Planning, "_answer", slow)
+    a_preemptor(rig)
+    await ended(rig, failed=1)
+    assert late == [False, True]
+    assert not deadline.is_late()
 
 
 async def test_a_gang_that_took_long_to_choose_victims_is_retried_in_the_loop_at_once():
