@@ -47,10 +47,11 @@ def case(empty_cluster: ControlPlane, namespace: str) -> Case:
     return Case(empty_cluster, namespace)
 
 
-def create(case: Case, small: str = "3", large: str = "8") -> dict[str, Any]:
-    group = case.group("train", 2)
-    case.members("train", [0], cpu=small)
-    case.members("train", [1], cpu=large)
+def create(case: Case, cpus: str = "38") -> dict[str, Any]:
+    """`cpus`: of each member."""
+    group = case.group("train", len(cpus))
+    for index, cpu in enumerate(cpus):
+        case.members("train", [index], cpu=cpu)
     return group
 
 
@@ -64,39 +65,37 @@ def test_members_that_fit_only_together_are_placed(case):
 
 
 @pytest.mark.parametrize(
-    ("files", "small", "large", "told"),
+    ("files", "cpus", "told"),
     [
-        pytest.param({}, "4", "8", PROVED, id="there is no placement, which is proved"),
-        pytest.param({}, "3", "9", COUNTED, id="there is no placement, by counting"),
-        pytest.param({"highspy.py": GIVES_UP}, "3", "8", NOT_FOUND, id="none is found in the time"),
-        pytest.param(NOT_INSTALLED, "3", "8", NOT_PLANNED + MISSING, id="the solver is not installed"),
+        pytest.param({}, "245", PROVED, id="there is no placement, which is proved"),
+        pytest.param({}, "39", COUNTED, id="there is no placement, by counting"),
+        pytest.param({"highspy.py": GIVES_UP}, "38", NOT_FOUND, id="none is found in the time"),
+        pytest.param(NOT_INSTALLED, "38", NOT_PLANNED + MISSING, id="the solver is not installed"),
         pytest.param(
-            {"highspy.py": "import os; os.abort()"}, "3", "8", f"{NOT_PLANNED}the solver ended with -6", id="it dies"
+            {"highspy.py": "import os; os.abort()"}, "38", f"{NOT_PLANNED}the solver ended with -6", id="it dies"
         ),
         pytest.param(
             {"highspy.py": "import time; time.sleep(600)"},
-            *("3", "8"),
+            "38",
             f"{NOT_PLANNED}the solver hung for 6 s and was ended",
             id="it hangs",
         ),
         pytest.param(
             {"highspy.py": "x = bytearray(1 << 40)"},
-            *("3", "8"),
+            "38",
             f"{NOT_PLANNED}the solver ended with 1: MemoryError",
             id="it eats memory",
         ),
     ],
 )
-def test_why_there_is_no_placement_is_told_and_other_pods_are_scheduled(
-    case: Case, tmp_path: Path, files, small, large, told
-):
+def test_why_there_is_no_placement_is_told_and_other_pods_are_scheduled(case: Case, tmp_path: Path, files, cpus, told):
     if files != NOT_INSTALLED:
         pytest.importorskip("highspy")
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
     with kit.running(case.cluster, environ={"PYTHONPATH": path}) as operator:
-        group = create(case, small, large)
+        group = create(case, cpus)
         case.cluster.client.create(
             pod("other-0", case.namespace, scheduler=OURS, cpu="1", nodeSelector={"kubernetes.io/hostname": "spare"})
         )

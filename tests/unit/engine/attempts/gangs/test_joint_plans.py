@@ -22,15 +22,19 @@ from support.objects.builders import in_group, make_pod_group
 from support.waiting import until
 
 
-def rig_with(solver: Any = by_trial, small: str = "3", large: str = "8", **options: Any) -> Rig:
-    """Two nodes, and a gang of a small member, which is tried first, and of a large one that needs the large node."""
+def rig_with(solver: Any = by_trial, small: str = "3", *large: str, **options: Any) -> Rig:
+    """Two nodes, and a gang of a small member, which is tried first, and of large ones: one that needs the large node,
+    if none are given.
+    """
     rig = Rig(solve=solver, children=options.pop("children", None) or FakeChildren(), **options)
     rig.engine.cache.groups.serve(WORKLOAD_API)
     rig.node("large", allocatable={"cpu": "8"})
     rig.node("small", allocatable={"cpu": "3"})
-    rig.engine.objects(KIND).put(make_pod_group("gang", 2))
+    large = large or ("8",)
+    rig.engine.objects(KIND).put(make_pod_group("gang", 1 + len(large)))
     rig.pod("s", requests={"cpu": small}, spec=in_group())
-    rig.pod("l", requests={"cpu": large}, spec=in_group())
+    for number, cpu in enumerate(large):
+        rig.pod("l" * (1 + number), requests={"cpu": cpu}, spec=in_group())
     return rig
 
 
@@ -107,17 +111,17 @@ async def test_without_a_solver_members_are_tried_one_after_the_other_only():
 
 
 @pytest.mark.parametrize(
-    ("solver", "small", "large", "told"),
+    ("solver", "cpus", "told"),
     [
-        pytest.param(by_trial, "4", "8", PROVED, id="there is no placement, says the solver"),
-        pytest.param(by_trial, "3", "9", COUNTED, id="there is no placement, by counting"),
+        pytest.param(by_trial, "245", PROVED, id="there is no placement, says the solver"),
+        pytest.param(by_trial, "39", COUNTED, id="there is no placement, by counting"),
         pytest.param(
-            lambda *_: Answer(problem="the solver hung"), "3", "8", f"{NOT_PLANNED}the solver hung", id="it hangs"
+            lambda *_: Answer(problem="the solver hung"), "38", f"{NOT_PLANNED}the solver hung", id="it hangs"
         ),
     ],
 )
-async def test_events_and_status_say_why_there_is_no_placement(solver, small, large, told):
-    rig = rig_with(solver, small, large)
+async def test_events_and_status_say_why_there_is_no_placement(solver, cpus, told):
+    rig = rig_with(solver, *cpus)
     rig.pod("other")
     await ended(rig, lambda: rig.groups.written and rig.cluster.bound)
     assert told in rig.groups.written[-1][2]
