@@ -58,7 +58,7 @@ def test_nodes_are_emptied_and_every_pod_runs_at_its_place(controller):
         cluster.apply(asked())
         wait_until(lambda: plan().get("gain") == 1, 60, "the status shows the plan")
         assert controller.nodes_of("c") == ["n1"]
-        assert "a PodDisruptionBudget allows no disruption" in str(plan()["heldBack"])
+        assert "a PodDisruptionBudget that allows no disruption" in str(plan()["heldBack"])
         shown = rebalance(cluster, "plan")
         assert "empties node n1 (1 move)" in shown
         assert f"{plan()['first'][0]['pod']}  n1 -> n0" in shown
