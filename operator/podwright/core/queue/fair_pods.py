@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
+from math import ceil
 from typing import Any, Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly
@@ -23,8 +24,6 @@ from podwright.core.queue.room import RoomWaiters
 
 KEYS_PER_STEP: Final = 16
 """Of how many queues the keys are read again at a time after the capacity has changed."""
-
-
 MANY: Final = 512
 """More pods than these are put in their queues in steps."""
 PODS_PER_STEP: Final = 64
@@ -203,7 +202,7 @@ class FairPods:
         changed, structure = order.take_changed(), order.structure
         if self._structure != structure and (self._pops_due <= 0 or len(self._line_of) <= MANY):
             self._structure = structure
-            self._pops_due = -((len(self._come) - len(self._line_of)) // PODS_PER_STEP)
+            self._pops_due = ceil((len(self._line_of) - len(self._come)) / PODS_PER_STEP)
             self._dissolved += (self._top, *lines.values())
             self._top = _Line("", None)
             for known in (lines, self._moved):

@@ -730,14 +730,19 @@ class TestGangs:
         it.engine.objects(COMPOSITE_KIND).put({"metadata": metadata, "spec": spec})
         return it
 
+    async def moved_for_parts(self, it):
+        """The parts of the group come. Returns the pod that is moved for them."""
+        await it.later()
+        for part in ("prefill", "decode"):
+            it.gang(part, 1, "3", parent="llm")
+        await it.later(5)
+        (moved,) = it.asked
+        return moved
+
     async def test_each_part_of_a_composite_group_has_its_room_held_and_gets_it(self):
         it = self.composite()
         async with deciding(it.rig):
-            await it.later()
-            for part in ("prefill", "decode"):
-                it.gang(part, 1, "3", parent="llm")
-            await it.later(5)
-            (moved,) = it.asked
+            moved = await self.moved_for_parts(it)
             held = it.engine.rebalancing.moves.held().values()
             groups = [each.group.rpartition("/")[2] for each in held if each.group]
             assert sorted(groups) == ["decode", "prefill"]
@@ -832,11 +837,7 @@ class TestGangs:
     async def test_room_of_a_composite_group_whose_parts_are_deleted_is_given_back(self):
         it = self.composite()
         async with deciding(it.rig):
-            await it.later()
-            for part in ("prefill", "decode"):
-                it.gang(part, 1, "3", parent="llm")
-            await it.later(5)
-            (moved,) = it.asked
+            moved = await self.moved_for_parts(it)
             for part in ("prefill", "decode"):
                 it.engine.pending.drop(f"default/{part}-0", None)
                 it.engine.objects(KIND).drop(f"default/{part}", None)
