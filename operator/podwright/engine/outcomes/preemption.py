@@ -98,8 +98,8 @@ class Preemptions:
         preemption: GangPreemption,
         still_preempts: Callable[[], bool],
     ) -> Steps[bool]:
-        """Evicts the victims in favour of the group's nominated members, in steps; these wait for them together. Returns
-        False if at the first eviction the group does not `still_preempts`: then no pod is evicted.
+        """Evicts the victims in favour of the group's nominated members, in steps; these wait for them together. Before the
+        first eviction, `still_preempts` is asked once more. Returns False if it says no: then no pod is evicted.
 
         Does nothing without victims: then the group waits for those of an earlier preemption.
         """
