@@ -84,8 +84,8 @@ class Failures:
         started: float,
         still_preempts: Callable[[], bool],
     ) -> Steps[bool]:
-        """Rejects a group, in steps, between which nobody may try a part of it. If it preempts, all its members wait for
-        the victims. Returns False if by then it does not `still_preempts`: no pod is evicted, and the members are in
+        """Rejects a group, in steps, between which nobody may try a part of it. If it preempts, all its members wait
+        for the victims. Returns False if `still_preempts` says no by then: no pod is evicted, and the members are in
         flight again.
         """
         self._record_group(members, decision)
