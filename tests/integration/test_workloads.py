@@ -5,7 +5,7 @@ server. What brings no pod group is grouped by manifests/groupings, with the rig
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -157,15 +157,19 @@ def road(with_operators: ControlPlane, cluster: ControlPlane, namespace: str) ->
         yield Road(cluster, namespace)
 
 
+def whole(placed: set[str], gangs: Iterable[Collection[str]]) -> bool:
+    """True if of each gang all pods are placed or none. While its Bindings are under way, that is not so."""
+    return all(len(gang) == 1 or placed.issuperset(gang) or placed.isdisjoint(gang) for gang in gangs)
+
+
 @pytest.mark.parametrize("name", [*ROAD])
 def test_the_pods_of_a_workload_start_together_or_not_at_all(road, name):
     for gangs in ROAD[name](road):
         pods = [each for gang in gangs for each in gang]
         road.room(len(pods) - 1)
         road.wait_decided()
-        placed = road.placed()
-        assert not placed.issuperset(pods)
-        assert all(len(gang) == 1 or placed.issuperset(gang) or placed.isdisjoint(gang) for gang in gangs), placed
+        wait_until(lambda gangs=gangs: whole(road.placed(), gangs), 60, "no gang is bound in part")
+        assert not road.placed().issuperset(pods)
         road.room(1)
         wait_until(lambda pods=pods: road.placed().issuperset(pods), 60, f"{', '.join(pods)} are bound")
 
