@@ -4,16 +4,17 @@ in state Drain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from podwright.core.objects.pod import belongs_to_node
+from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.raw import Raw
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.engine.draining import may_be_evicted
 from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Blocker, HypothesisError
 from podwright.simulator.hypotheses.node_changes import create_anew
+from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.queue_objects import with_quota
 from podwright.simulator.trial import Trial
 
@@ -53,24 +54,31 @@ def _changed(fields: Raw, name: str, value: Any) -> dict[str, Any]:
     return left if value == "" else {**left, name: value}
 
 
-def drain_queues(trial: Trial, applied: AppliedHypothesis) -> None:
-    """Evicts the pods of queues in state Drain, as the operator does, and creates them again where they have a
-    controller. Pods that a budget keeps stay: none that would take their place starts.
+def drained_pods(cluster: LoadedCluster) -> Iterator[tuple[PodInfo, bool]]:
+    """The pods on nodes that the operator evicts from queues in state Drain, and whether they go: not if a budget keeps
+    them. Each has left its node, if it goes, before the next one is asked for.
     """
-    cluster = trial.cluster
     budgets = Budgets(StoredBudgets(cluster.cache.store).rules(), by_eviction=True)
     for name in sorted(cluster.queues.draining):
         for _, pod in [*cluster.queues.least_important(name)]:
             info = cluster.cache.placement(pod.uid)
-            if info is None or belongs_to_node(pod) or not cluster.policies.serves(pod.scheduler_name):
-                continue
-            applied.go_on()
-            if not may_be_evicted(pod, budgets):
-                why = f"{cluster.queues.shut_by(name)}, and a PodDisruptionBudget allows no further disruption"
-                applied.blockers.append(Blocker(pod, info.name, why))
-                continue
-            trial.evict([pod])
-            if pod.owner is None:
-                applied.gone.append(pod)
-            else:
-                create_anew(trial, pod, "drained", info.name, applied)
+            if info is not None and not belongs_to_node(pod) and cluster.policies.serves(pod.scheduler_name):
+                yield pod, may_be_evicted(pod, budgets)
+
+
+def drain_queues(trial: Trial, applied: AppliedHypothesis) -> None:
+    """Evicts the pods of queues in state Drain, and creates them again where they have a controller. Pods that a budget
+    keeps stay: none that would take their place starts.
+    """
+    queues = trial.cluster.queues
+    for pod, goes in drained_pods(trial.cluster):
+        applied.go_on()
+        if not goes:
+            why = f"{queues.shut_by(queues.queue_of(pod))}, and a PodDisruptionBudget allows no further disruption"
+            applied.blockers.append(Blocker(pod, pod.node_name, why))
+            continue
+        trial.evict([pod])
+        if pod.owner is None:
+            applied.gone.append(pod)
+        else:
+            create_anew(trial, pod, "drained", pod.node_name, applied)

@@ -30,6 +30,7 @@ from podwright.core.queue import Waits
 from podwright.core.rebalance.rules import Move, RebalanceRules
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, NODE_DELETE, node_event
 from podwright.simulator.carrying import Committed
+from podwright.simulator.hypotheses.queue_changes import drained_pods
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
 from podwright.simulator.manifests import place_of
 from podwright.simulator.replay.meter import Meter, Prices
@@ -211,6 +212,7 @@ class _Replay:
     def run(self, progress: Progress) -> Scorecard:
         began = time.process_time()
         name, total = self._candidate.name, len(self._stream.events)
+        self._drain()
         for done, event in enumerate(self._stream.events):
             self._depart_until(event.time)
             self._advance(event.time)
@@ -224,6 +226,18 @@ class _Replay:
         return self._scorecard(time.process_time() - began)
 
     # Events
+
+    def _drain(self) -> None:
+        """Pods leave queues in state Drain, and wait there. They are pods of the start: these queues start none."""
+        for pod, goes in drained_pods(self._cluster):
+            if not goes:
+                continue
+            info = self._cache.nodes[pod.node_name]
+            self._committed.evict((pod,))
+            if info.node is not None:
+                self._meter.left(pod, info.node)
+            self._come_again(pod)
+        self._bring_back()
 
     def _depart_until(self, until: float) -> None:
         """Lets pods leave whose time has come. Each departure may make room for others."""

@@ -10,7 +10,7 @@ from podwright.simulator.replay.stream import Arrival, ReplayStream, sorted_even
 from podwright.simulator.replay.tables import markdown, queue_rows
 from support.objects.builders import make_policy
 from support.objects.queues import queue
-from support.simulator.kit import node, pod
+from support.simulator.kit import item, node, pod
 
 
 def comes(time, name, of, runs_for=None, **more):
@@ -72,6 +72,18 @@ def test_a_candidate_may_have_other_queues():
     ]
     with pytest.raises(ReplayError, match=r"SchedulingQueue a: spec\.parent: queue 'gone' does not exist"):
         play([cpus("a")], *events, candidates=[ReplayCandidate("bad", [queue("a", parent="gone")])])
+
+
+@pytest.mark.parametrize(("state", "started"), [("Open", 2), ("Hold", 2), ("Drain", 3)])
+def test_a_queue_in_state_drain_loses_its_pods_except_those_that_a_budget_keeps(state, started):
+    runs = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    placed = [pod(name, "n", labels={QUEUE_LABEL: "a", "app": name}, status=runs) for name in ("kept", "goes")]
+    spec = {"selector": {"matchLabels": {"app": "kept"}}}
+    budget = item("PodDisruptionBudget", {"metadata": {"name": "b", "namespace": "default"}, "spec": spec, "status": {"disruptionsAllowed": 0}}, "policy/v1")  # fmt: skip
+    full = [comes(10, f"b{i}", "b") for i in range(4)]
+    (card,) = play([queue("a", state=state), queue("b"), budget, *placed], *full)
+    (b,) = card.queues
+    assert (b.placed, card.preemptions) == (started, 0)
 
 
 def test_tables_and_plots_have_queues_only_if_pods_are_in_some():
