@@ -8,6 +8,7 @@ tables as `NAME.md` beside the result. `--check` writes nothing, and fails if on
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -35,6 +36,8 @@ PEERS = (
     "songmingming0827/kube-scheduling-perf (2026-08, 32 CPUs, 8 of them for each component)."
 )
 PICTURE = Path("docs", "speed.svg")
+QUEUES = Path("benchmarks", "results", "queues.json")
+"""What `make bench ARGS="--set queues --output …"` has measured. Its table is in benchmarks/README.md."""
 SUMMARY = (
     ("SchedulingBasic", 1000, "plain pods"),
     ("SchedulingBasic", 5000, "plain pods"),
@@ -111,13 +114,14 @@ def short(entries: list[Json], core: list[Json]) -> str:
 
 def queues(entries: list[Json]) -> str:
     """What is promised of queues, beside what peers publish."""
-    heads = ("queues of teams", "Podwright", "target", "reached", "peer")
+    heads = ("queues of teams", "Podwright", "target", "reached", "peer", "others used of the machine")
     rows = []
     for promise in of_queues(entries):
         found = promise.verdict
         form = "{:.2f}" if found.found < 10 else "{:,.0f}"
-        at = "at least" if found.at_least else "at most"
-        rows.append((promise.what, form.format(found.found), f"{at} {found.bound:,g}", _said(found), promise.peer))
+        at = f"{'at least' if found.at_least else 'at most'} {found.bound:,g}"
+        target = (at, _said(found)) if found.bound else ("", "")
+        rows.append((promise.what, form.format(found.found), *target, promise.peer, f"{promise.others:.0%}"))
     return _table(heads, rows)
 
 
@@ -136,11 +140,13 @@ def machine_line(entries: list[Json]) -> str:
     """The machine, the versions, and the number of runs."""
     machine = entries[0]["machine"]
     pairs = sorted({entry["pairs"] for entry in entries if entry["pairs"]})
+    unit = "pairs of runs" if pairs else "runs"
+    pairs = pairs or sorted({int(entry[OURS]["runs"]) for entry in entries})
     commits = ", ".join(dict.fromkeys(c for entry in entries for c in entry["machine"]["commit"].split(", ")))
-    times = f"{pairs[0]} to {pairs[-1]}" if len(pairs) > 1 else f"{pairs[0] if pairs else 0}"
+    times = f"{pairs[0]} to {pairs[-1]}" if len(pairs) > 1 else f"{pairs[0]}"
     return (
         f"{machine['cpus']} cores of {machine['cpu']}, {machine['memory_gb']} GB; Kubernetes {machine['kubernetes']}, "
-        f"etcd {machine['etcd']}, Python {machine['python']}, Podwright at {commits}. Medians of {times} pairs of runs."
+        f"etcd {machine['etcd']}, Python {machine['python']}, Podwright at {commits}. Medians of {times} {unit}."
     )
 
 
@@ -257,10 +263,15 @@ def _table(head: Row, rows: Iterable[Row]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
-def section(result: Path, root: Path = _CHECKOUT) -> str:
-    """The README's section for a result, with its markers."""
+def section(result: Path, root: Path = _CHECKOUT, text: Callable[[list[Json]], str] = summary) -> str:
+    """A document's section for a result, with its markers."""
     entries, _ = read(result)
-    return f"{_BEGIN}{result.resolve().relative_to(root)} -->\n\n{summary(entries)}\n{_END}"
+    return f"{_BEGIN}{result.resolve().relative_to(root)} -->\n\n{text(entries)}\n{_END}"
+
+
+def of_teams(entries: list[Json]) -> str:
+    """The section on queues in benchmarks/README.md."""
+    return f"{queues(entries)}\n\n{machine_line(entries)}\n"
 
 
 def full(result: Path) -> str:
@@ -294,7 +305,11 @@ def documents(readme: Path, result: Path | None = None, root: Path = _CHECKOUT) 
     text = readme.read_text()
     chosen = result or root / text.partition(_BEGIN)[2].split(" -->", 1)[0]
     new = rewritten(text, section, result)
-    return {readme: new, root / PICTURE: picture(read(chosen)[0]), chosen.with_suffix(".md"): full(chosen)}
+    found = {readme: new, root / PICTURE: picture(read(chosen)[0]), chosen.with_suffix(".md"): full(chosen)}
+    if (measured := root / QUEUES).exists():
+        page = root / "benchmarks" / "README.md"
+        found[page] = rewritten(page.read_text(), partial(section, root=root, text=of_teams), measured)
+    return found
 
 
 @click.command()
