@@ -1,5 +1,5 @@
 """How many of our own functions a plain pod calls on its way through the engine, from intake to confirmation, what a
-queue of a team adds to that, and how many a pod calls that has a node when a list shows it.
+queue of a team and a gang add to that, and how many a pod calls that has a node when a list shows it.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ from collections import Counter
 from benchmarks import start_at_scale
 from benchmarks.core.decisions import node, plain
 
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.kube.client.list_text import loads_page, loads_pods
@@ -24,6 +25,8 @@ MOST_MORE_IN_QUEUE = 110
 """Further ones for a pod in one of 100 queues in three levels: 95 on Python 3.13, 107 on 3.11, and 128 while each level
 was found by calls.
 """
+MOST_CALLS_IN_GANG = 790
+"""For a pod of a gang of 20 in a queue: 740 on Python 3.13, and 844 while each member told the group's queue."""
 MOST_CALLS_PLACED = 68
 """For a pod with a node, in a list at the start: 65 on Python 3.13, 67 on 3.11, and 78 while events were prepared for waiting pods that do not exist."""
 
@@ -78,6 +81,25 @@ async def test_a_queue_adds_few_calls():
     calls = await calls_of(rig, in_queues("first"), in_queues("counted"))
     more = (calls.total() - plain_calls.total()) / PODS
     assert 0 < more <= MOST_MORE_IN_QUEUE, (more, (calls - plain_calls).most_common(30))
+
+
+async def test_a_pod_of_a_gang_makes_few_calls():
+    rig, size = Rig(), 20
+    queues_of(rig.engine.cache).set(QueueRules("team", quotas={"cpu": Quota()}))
+    rig.engine.cache.groups.serve(PLUGINS_API)
+
+    def gangs(name: str) -> list[dict]:
+        raws = pods(name)
+        for number, raw in enumerate(raws):
+            gang = f"{name}-{number // size}"
+            raw["metadata"]["labels"] |= {QUEUE_LABEL: "team", GROUP_LABEL: gang}
+            if number % size == 0:
+                metadata = {"name": gang, "namespace": "default", "uid": gang}
+                rig.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": size}})
+        return raws
+
+    calls = await calls_of(rig, gangs("first"), gangs("counted"))
+    assert calls.total() / PODS <= MOST_CALLS_IN_GANG, calls.most_common(20)
 
 
 def test_a_pod_with_a_node_makes_few_calls_while_no_pod_waits():

@@ -89,10 +89,10 @@ class Framework(BuiltPlugins):
 
     def tells_gate(self, plugin: str, pod: PodInfo) -> bool:
         """True if an event on the pod says why this plugin kept it out of the active queue."""
-        return any(
-            each.name == plugin and call(each, Point.PRE_ENQUEUE, each.tells_gate, pod)
-            for each in self.pre_enqueue_plugins
-        )
+        for each in self.pre_enqueue_plugins:
+            if each.name == plugin:
+                return bool(call(each, Point.PRE_ENQUEUE, each.tells_gate, pod))
+        return False
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
         return self.sorter()(pod, queued_at)

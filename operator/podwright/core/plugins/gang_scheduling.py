@@ -92,7 +92,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
             return unresolvable(groups.awaited.get(pod.group) or group_missing(groups.key_of(pod)))
         if group.tree is not None and groups.belongs_nowhere(pod):
             return unresolvable(NO_PART)
-        return None if not group.gang or groups.complete(pod) else unresolvable(TOO_FEW)
+        return None if not group.gang or groups.has_minimum(group) else unresolvable(TOO_FEW)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
         if not pod.group:

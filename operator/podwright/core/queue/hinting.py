@@ -110,9 +110,8 @@ class Hinting:
         """The event's label. If the event combines several changes, the label of the first one that helps on its
         own.
         """
-        parts = occurrence.event.parts
-        if len(parts) > 1 and occurrence.event.resource != ANY:
-            for part in parts:
+        if occurrence.event.action.bit_count() > 1 and occurrence.event.resource != ANY:
+            for part in occurrence.event.parts:
                 if self.helped(plugins, queued, replace(occurrence, event=part)):
                     return part.label
         return occurrence.event.label

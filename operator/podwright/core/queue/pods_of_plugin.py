@@ -6,7 +6,7 @@ is lost.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from podwright.core.framework.cluster_events import EventHint, HintKeys
@@ -19,14 +19,16 @@ P = TypeVar("P")
 _ANY_EVENT: Final = object()
 """The key of pods whose keys are not known."""
 
-_Key = tuple[HintKeys, Hashable]
+_OfPod = Callable[[PodInfo], Iterable[Hashable]]
+_Key = tuple[_OfPod, Hashable]
+"""With the function that makes it: hints of one function have the same keys of a pod."""
 
 
 class PodsOfPlugin(Generic[P]):
     """See the module. `P`: what is found, by the pod's uid."""
 
     def __init__(self, hints: Iterable[EventHint]) -> None:
-        self._keys_of_hints: Sequence[HintKeys] = tuple({id(h.keys): h.keys for h in hints if h.keys}.values())
+        self._keys_of_hints = tuple(dict.fromkeys(h.keys.of_pod for h in hints if h.keys))
         self._all: dict[str, P] = {}
         self._by_key: dict[_Key, dict[str, P]] = {}
         self._keys: dict[str, list[_Key]] = {}
@@ -38,7 +40,7 @@ class PodsOfPlugin(Generic[P]):
         self._all[uid] = found
         if self._keys_of_hints:
             self._drop_keys(uid)
-            self._keys[uid] = [key for keys in self._keys_of_hints for key in _keys_of_pod(keys, pod)]
+            self._keys[uid] = [key for of_pod in self._keys_of_hints for key in _keys_of_pod(of_pod, pod)]
             for key in self._keys[uid]:
                 self._by_key.setdefault(key, {})[uid] = found
 
@@ -57,12 +59,12 @@ class PodsOfPlugin(Generic[P]):
             return self._all
         if callable(key):
             for (of, each), pods in self._by_key.items():
-                if of is keys and (each is _ANY_EVENT or key(each)):
+                if of == keys.of_pod and (each is _ANY_EVENT or key(each)):
                     found |= pods
             return found
-        found |= self._by_key.get((keys, _ANY_EVENT), {})
+        found |= self._by_key.get((keys.of_pod, _ANY_EVENT), {})
         for each in key if isinstance(key, frozenset) else (key,):
-            found |= self._by_key.get((keys, each), {})
+            found |= self._by_key.get((keys.of_pod, each), {})
         return found
 
     def __len__(self) -> int:
@@ -77,13 +79,13 @@ class PodsOfPlugin(Generic[P]):
                     del self._by_key[key]
 
 
-def _keys_of_pod(keys: HintKeys, pod: PodInfo) -> list[_Key]:
+def _keys_of_pod(of_pod: _OfPod, pod: PodInfo) -> list[_Key]:
     try:
-        return [(keys, key) for key in dict.fromkeys(keys.of_pod(pod))]
+        return [(of_pod, key) for key in dict.fromkeys(of_pod(pod))]
     except BaseException as error:
         if passes_through(error):
             raise
-        return [(keys, _ANY_EVENT)]
+        return [(of_pod, _ANY_EVENT)]
 
 
 def _key_of_event(keys: HintKeys, before: Any, after: Any) -> Hashable | None:

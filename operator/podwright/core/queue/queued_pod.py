@@ -66,6 +66,8 @@ class QueuedPod:
     flushed_at: float = 0.0
     was_flushed: bool = False
     """The current attempt is due to `Waits.max_unschedulable`, not to an event."""
+    for_room: bool = False
+    """The current attempt is due to an event after which its group might have room."""
     policy: str = ""
     """Name and generation of the policy that decided in the current or the last attempt, for the pod's events."""
     hints: Mapping[str, Sequence[EventHint]] | None = None

@@ -63,7 +63,12 @@ def lacks_room(queued: QueuedPod, check: RoomCheck) -> bool:
     """True to leave a rejected pod alone: its group has no room, and it waits for the events of all plugins that can
     change that.
     """
-    if not queued.pod.group or queued.place is not Place.UNSCHEDULABLE or queued.pending_plugins:
+    return queued.place is Place.UNSCHEDULABLE and still_lacks_room(queued, check)
+
+
+def still_lacks_room(queued: QueuedPod, check: RoomCheck) -> bool:
+    """The same of a pod that is tried again."""
+    if not queued.pod.group or queued.pending_plugins:
         return False
     plugins = check(queued.pod)
     return plugins is not None and plugins <= queued.unschedulable_plugins

@@ -29,7 +29,7 @@ from podwright.core.queue.fair_pods import MANY, QueueOrder
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, skips_backoff
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
-from podwright.core.queue.room import RoomCheck, in_turn, is_held, lacks_room, misled, unchecked
+from podwright.core.queue.room import RoomCheck, in_turn, is_held, lacks_room, misled, still_lacks_room, unchecked
 from podwright.core.queue.updates import pod_update
 from podwright.core.queue.waiting_pods import WaitingPods
 
@@ -181,8 +181,10 @@ class SchedulingQueue:
             self._flush(MANY + 1)
 
     def pop_costly(self) -> QueuedPod | None:
-        """Pops another pod of the lane, which is to be decided together with the one before, or None."""
-        queued = self._active.pop_costly()
+        """Pops another pod of the lane, which is to be decided together with the one before, or None: also while
+        `is_unsorted`.
+        """
+        queued = None if self.is_unsorted else self._active.pop_costly()
         return None if queued is None else self._start_attempt(queued)
 
     def take(self, uid: str) -> QueuedPod | None:
@@ -229,6 +231,23 @@ class SchedulingQueue:
         queued.place = Place.BACKOFF
         self._back_off(queued)
         self._observer.pod_queued(Place.BACKOFF.value, ATTEMPT_FAILED)
+
+    def wait_for_room(self, members: Sequence[QueuedPod]) -> bool:
+        """Returns popped members of a group without an attempt, if others use the room meanwhile for which an event has
+        retried them. What their last attempt said of them stays. Returns whether that is so; not of those that a bound
+        of their queue held back, because the room that the bound admits counts as theirs.
+        """
+        check = self._room_checks()
+        bound = "" if self._order is None else self._order.plugin
+        if not all(
+            member.for_room and bound not in member.unschedulable_plugins and still_lacks_room(member, check)
+            for member in members
+        ):
+            return False
+        for member in members:
+            member.attempts -= 1
+            self.reject(member, member.unschedulable_plugins, member.pending_plugins, count=False)
+        return True
 
     def move_to_front(self, queued: QueuedPod) -> None:
         """Moves an active pod before all others of its priority."""
@@ -336,7 +355,7 @@ class SchedulingQueue:
     def _fail(self, queued: QueuedPod) -> None:
         self._attempt_over(queued)
         queued.timestamp = self._clock()
-        queued.was_flushed = False
+        queued.was_flushed = queued.for_room = False
         queued.start_backoff(self._waits)
         helped = at_once = False
         if queued.rejectors:
@@ -375,6 +394,7 @@ class SchedulingQueue:
             if order is not None and is_held(queued, order):
                 held.append(queued)
             elif not lacks_room(queued, check):
+                queued.for_room = check is not unchecked
                 self._requeue_if_helped(queued, occurrence)
         self._retry_in_turn(held, check, occurrence)
 
@@ -616,10 +636,12 @@ class SchedulingQueue:
 
     def _leave(self, queued: QueuedPod) -> None:
         """Removes the pod from the queue that it is in."""
-        uid = queued.uid
-        self._active.remove(uid)
-        self._backoff.remove(uid)
-        self._waiting.remove(queued)
+        if queued.place is Place.ACTIVE:
+            self._active.remove(queued.uid)
+        elif queued.place is Place.BACKOFF:
+            self._backoff.remove(queued.uid)
+        else:
+            self._waiting.remove(queued)
 
     def _flush(self, most: int | None) -> None:
         """`most`: how many pods may leave backoff; None: all."""

@@ -26,7 +26,7 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import VOLCANO_DEFAULT_QUEUE
+from podwright.core.objects.pod_group import VOLCANO_DEFAULT_QUEUE, PodGroup
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import LabelSelector
@@ -141,9 +141,7 @@ class Queues:
         self._firm: dict[str, int] = {}
         """`QueueRules.firm_priority` by queue, as pods are counted."""
         self._membership = Membership(cache, lambda name: name in self.declared)
-        self._said_by_groups: dict[str, tuple[str, bool | None]] = {}
-        """By key of pod groups that say one of both: the queue, and whether their pods are never evicted."""
-        cache.groups.listen(self._group_changed)
+        cache.groups.listen_to_groups(self._group_changed)
         self._attached = False
         self._overdue_at = 0
         self._above_timed: set[str] = set()
@@ -207,9 +205,8 @@ class Queues:
             self._cache.detach(self)
             self._cache.groups.also_told.remove(self)
             del self._cache.refusals[QUEUE_QUOTA]
-            said = self._said_by_groups
             placed = self._placed_in, self._ending_on
-            for known in (self.records, self._firm, said, self._pods, self._waiting_in, *placed):
+            for known in (self.records, self._firm, self._pods, self._waiting_in, *placed):
                 known.clear()
             self._structure.clear()
             self.flavors_are({}, ())
@@ -342,19 +339,12 @@ class Queues:
         if self.active:
             self._due.add(namespace)
 
-    def _group_changed(self, key: str) -> None:
-        """A pod group or its members have changed."""
-        groups = self._cache.groups
-        group = groups.get(key) if self.active else None
-        says = ("", None) if group is None else (self._membership.of_group(group), group.firm)
-        if says == self._said_by_groups.get(key, ("", None)):
-            return
-        if says == ("", None):
-            del self._said_by_groups[key]
-        else:
-            self._said_by_groups[key] = says
-        if groups.members(key).total:
-            self.regroup(key.partition(":")[2].partition("/")[0])
+    def _group_changed(self, before: PodGroup | None, after: PodGroup | None) -> None:
+        """Groups say the queue of their pods, and whether these are never evicted."""
+        was, now = (("", None) if group is None else (group.queue, group.firm) for group in (before, after))
+        group = after or before
+        if was != now and group is not None and self._cache.groups.members(group.key).total:
+            self.regroup(group.namespace)
 
     # What queues have
 

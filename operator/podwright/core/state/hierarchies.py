@@ -23,7 +23,8 @@ class Hierarchies:
     """See the module. Groups without a parent that are not composite are left out."""
 
     def __init__(self) -> None:
-        self._parents: dict[str, str] = {}
+        self.parents: dict[str, str] = {}
+        """By key: the group above. The top of all others is the group itself."""
         self._children: dict[str, dict[str, None]] = {}
         self._levels: dict[str, Level] = {}
 
@@ -34,14 +35,14 @@ class Hierarchies:
         """The key of the group at the top. The group need not exist; that of a circle, and of too many levels, never
         does.
         """
-        above, seen = self._parents.get(key), [key]
+        above, seen = self.parents.get(key), [key]
         while above is not None:
             if above in seen:
                 return min(seen[seen.index(above) :]) + _CIRCLE
             if len(seen) > MAX_LEVELS:
                 return key + _DEEP
             seen.append(above)
-            above = self._parents.get(above)
+            above = self.parents.get(above)
         return seen[-1]
 
     def leaves(self, key: str) -> Iterator[str]:
@@ -61,7 +62,7 @@ class Hierarchies:
         self.remove(group.key)
         self._levels[group.key] = Level(_part_of(group))
         if group.parent:
-            self._parents[group.key] = group.parent
+            self.parents[group.key] = group.parent
             self._children.setdefault(group.parent, {})[group.key] = None
         self._link(group.key, self._levels.get(group.parent))
 
@@ -73,7 +74,7 @@ class Hierarchies:
         for below in level.below.values():
             below.above = None
         self._set_above(level, None)
-        parent = self._parents.pop(key, None)
+        parent = self.parents.pop(key, None)
         if parent is not None:
             del self._children[parent][key]
             if not self._children[parent]:

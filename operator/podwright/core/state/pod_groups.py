@@ -72,16 +72,11 @@ class Members:
 
     @property
     def total(self) -> int:
-        return self.placed_count + len(self.waiting) - self.assumed
+        return len(self.placed) - len(self.ending) + len(self.succeeded) + len(self.waiting) - self.assumed
 
     @property
     def placed_count(self) -> int:
         return len(self.placed) - len(self.ending) + len(self.succeeded)
-
-    @property
-    def some_stay(self) -> bool:
-        """True if some have a node and do not terminate."""
-        return len(self.placed) > len(self.ending)
 
     @property
     def empty(self) -> bool:
@@ -206,6 +201,7 @@ class PodGroups:
         self._members: dict[str, Members] = {}
         """By the key of the group that pods name, and also by that of the group at the top of its hierarchy."""
         self._hierarchies = Hierarchies()
+        self._above: Mapping[str, str] = self._hierarchies.parents
         self._spares: dict[str, frozenset[str]] = {}
         """See `spares`, as of `_spares_at`."""
         self._spares_at = -1
@@ -214,6 +210,7 @@ class PodGroups:
         self._invalid: dict[str, tuple[PodGroup, InvalidObjectError]] = {}
         self._served: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
+        self._listeners_to_groups: list[Callable[[PodGroup | None, PodGroup | None], None]] = []
         self.also_told: list[WaitingObserver] = []
         """Who else is told of pending pods."""
         self.eviction_by_policy: Callable[[PodInfo], str | None] = lambda _member: None
@@ -255,6 +252,10 @@ class PodGroups:
         """Calls `listener` with a group's key whenever the group or its members change."""
         self._listeners.append(listener)
 
+    def listen_to_groups(self, listener: Callable[[PodGroup | None, PodGroup | None], None]) -> None:
+        """Calls `listener` with what a group was and is, whenever one comes, changes or goes."""
+        self._listeners_to_groups.append(listener)
+
     # Reading
 
     def is_member(self, pod: PodInfo) -> bool:
@@ -265,7 +266,7 @@ class PodGroups:
         """The key of the pod's group, with which it is planned: that at the top of the hierarchy. Empty if the pod
         names none.
         """
-        return self._hierarchies.root_of(pod.group) if pod.group else ""
+        return self._hierarchies.root_of(pod.group) if pod.group in self._above else pod.group
 
     def class_priority(self, key: str) -> int | None:
         """The priority that the group's members have of the PriorityClass that it names; None: each has its own."""
@@ -317,7 +318,8 @@ class PodGroups:
 
     def of(self, pod: PodInfo) -> PodGroup | None:
         """The pod's group, see `key_of`; None if the pod names none or the group does not exist."""
-        return self._groups.get(self.key_of(pod)) if pod.group else None
+        key = pod.group
+        return self._groups.get(self._hierarchies.root_of(key) if key in self._above else key)
 
     def root_of(self, key: str) -> str:
         """The key of the group at the top of a group's hierarchy, which need not exist."""
@@ -437,12 +439,12 @@ class PodGroups:
 
     def has_minimum(self, group: PodGroup) -> bool:
         """True if enough members exist."""
-        members = self.members(group.key)
+        members = self._members.get(group.key, _NO_MEMBERS)
         return members.total >= group.min_count if members.levels is None else members.levels.root.is_met(EXISTING)
 
     def minimum_placed(self, group: PodGroup) -> bool:
         """True if enough members are bound or assumed."""
-        members = self.members(group.key)
+        members = self._members.get(group.key, _NO_MEMBERS)
         return members.placed_count >= group.min_count if members.levels is None else members.levels.root.is_met(PLACED)
 
     def standing(self, group: PodGroup, uids: Collection[str]) -> Collection[str] | None:
@@ -612,8 +614,8 @@ class PodGroups:
         namespace, name = key_of(after or before or {})
         key = group_key(ALL[kind], namespace, name)
         self._invalid.pop(key, None)
-        if (known := self._groups.get(key)) is not None:
-            self._note_priority(known, there=False)
+        if (was := self._groups.get(key)) is not None:
+            self._note_priority(was, there=False)
         if after is None:
             self._groups.pop(key, None)
             self._relink(key)
@@ -634,6 +636,8 @@ class PodGroups:
                 self._invalid[key] = (metadata_only_pod_group(kind, after), error)
             if (known := self._groups.get(key)) is not None:
                 self._note_priority(known, there=True)
+        for listener in self._listeners_to_groups:
+            listener(was, self._groups.get(key))
         self._members_changed(key)
 
     def _note_priority(self, group: PodGroup, *, there: bool) -> None:
@@ -663,8 +667,7 @@ class PodGroups:
 
     def _keys(self, named: str) -> Sequence[str]:
         """The keys under which the pods count that name this group."""
-        root = self._hierarchies.root_of(named)
-        return (named,) if root == named else (named, root)
+        return (named, self._hierarchies.root_of(named)) if named in self._above else (named,)
 
     def _members_of(self, key: str) -> Members:
         members = self._members.get(key)
@@ -737,11 +740,11 @@ class PodGroups:
 
     def _members_changed(self, key: str) -> None:
         self.changes += 1
-        if key not in self._invalid and self._hierarchies.root_of(key) != key:
+        if key in self._above and key not in self._invalid:
             self._partially_placed.pop(key, None)
             return  # the group at the top is told
-        group = self._groups.get(key)
-        if group is not None and self.members(key).some_stay and not self.minimum_placed(group):
+        group, members = self._groups.get(key), self._members.get(key, _NO_MEMBERS)
+        if group is not None and len(members.placed) > len(members.ending) and not self.minimum_placed(group):
             self._partially_placed[key] = None
         else:
             self._partially_placed.pop(key, None)

@@ -12,6 +12,7 @@ from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.cache import Cache
 from podwright.engine.process.steps import at_once
+from support.hostile import objects
 from support.objects.builders import make_node, make_pod
 from support.queue.kit import Harness
 
@@ -272,6 +273,22 @@ def test_many_pods_whose_backoff_ends_are_put_in_their_queues_in_steps(monkeypat
     at_once(teams.queue.sort())
     assert teams.queue.counts()["backoff"] == 0
     assert teams.queue.pop(if_sorted=True).pod.name == "p19"
+
+
+def test_many_pods_are_not_put_in_their_queues_at_once_to_decide_costly_pods_together(monkeypatch):
+    monkeypatch.setattr(scheduling_queue, "MANY", 3)
+    monkeypatch.setattr(fair_pods, "MANY", 3)
+    teams = Teams(a=("", 100, Quota()))
+    for number in range(3):
+        spec = objects.required_anti_affinity(1_000)
+        teams.queue.add(parse_pod(make_pod(f"big{number}", spec=spec, priority=10), keep_raw=True))
+    assert teams.queue.pop().pod.name == "big0"
+    assert teams.queue.pop_costly().pod.name == "big1"
+    for number in range(4):
+        teams.submit(f"p{number}", "a")
+    assert teams.queue.pop_costly() is None
+    at_once(teams.queue.sort())
+    assert teams.queue.pop_costly().pod.name == "big2"
 
 
 def test_pods_keep_their_turn_when_the_first_queue_comes_and_the_last_one_goes():

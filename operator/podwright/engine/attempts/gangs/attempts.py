@@ -142,6 +142,8 @@ class Gangs:
         members = self._members.take(group, first, policy.framework)
         if not members:
             return
+        if all(member.policy == policy.label for member in members) and self._queue.wait_for_room(members):
+            return
         for member in members:
             member.policy = policy.label
         try:

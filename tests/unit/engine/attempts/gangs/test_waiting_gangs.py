@@ -192,3 +192,35 @@ class TestPolicies:
             (_, reason, message) = rig.groups.written[0]
             assert reason == "SchedulerError"
             assert message.startswith("all pods of a pod group must be under one policy, got ")
+
+
+async def test_a_gang_whose_room_another_takes_is_not_planned_again_and_says_nothing_new():
+    rig, raws = rig_of(2), {}
+    for index in range(2):
+        rig.engine.assigned.put(make_pod(f"there{index}", node=f"n{index}", requests={"cpu": "6"}, priority=1000))
+    for gang in ("one", "two"):
+        metadata = {"name": gang, "namespace": "default", "uid": gang}
+        rig.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": 2}})
+        for name in (f"{gang}0", f"{gang}1"):
+            raws[name] = rig.pod(name, requests={"cpu": "6"}, labels={GROUP_LABEL: gang})
+    async with deciding(rig):
+        assert rig.counts == {"unschedulable": 4}
+        with mock.patch.object(GangPlanner, "plan", autospec=True, side_effect=GangPlanner.plan) as plan:
+            rig.now += 60
+            rig.status.written.clear()
+            for index in range(2):
+                rig.engine.assigned.drop(f"default/there{index}", None)
+            await settle()
+            assert (bound(rig), rig.counts) == ({"one0", "one1"}, {"unschedulable": 2})
+            assert (plan.call_count, rig.status.written) == (1, [])
+            rig.now += 400
+            rig.engine.wake()
+            await settle()
+            assert plan.call_count == 2, "what it says is not older than some minutes"
+        for name, node in rig.cluster.bound:
+            rig.confirm(raws[name], node)
+            rig.engine.assigned.drop(f"default/{name}", None)
+        rig.now += 60
+        rig.engine.wake()
+        await settle()
+        assert bound(rig) == raws.keys()
