@@ -42,11 +42,11 @@ def verdicts(plugin, pod, state=None):
     if "PreFilterPodTopologySpread" not in state.data and plugin.pre_filter(state, pod) is SKIP:
         return None
     result = plugin.filter_all(state, pod, cache.table)
-    codes, statuses = result.explain()
+    codes, statuses = result.explain() if result is not None else ((), ())
     found = {}
     for name, info in cache.nodes.items():
         status = plugin.filter(state, pod, info)
-        assert result.ok[info.slot] == (status is None)
+        assert (result is None or result.ok[info.slot]) == (status is None)
         assert status is None or statuses[codes[info.slot]] == status
         assert status is None or (status.code is Code.UNSCHEDULABLE) == (status.message == SKEWED)
         found[name] = "" if status is None else status.message

@@ -180,8 +180,8 @@ class SpreadPreFilterState:
                 return _SKEWED
         return None
 
-    def filter_all(self) -> FilterResult:
-        """The verdict on all nodes."""
+    def filter_all(self) -> FilterResult | None:
+        """The verdict on all nodes; None: all pass."""
         counted = self._counted
         if counted.impossible:
             return self._reject_all()
@@ -190,6 +190,8 @@ class SpreadPreFilterState:
         limits = counted.limits
         for i, sums in enumerate(counted.sums):
             domains, values, limit = sums.domains, sums.values, limits[i]
+            if domains.everywhere and i not in self._changes and sums.greatest <= limit:
+                continue
             if i in self._changes:
                 values, limit = values.copy(), self.limit(i)
                 for domain, delta in self._changes[i].items():
@@ -199,8 +201,7 @@ class SpreadPreFilterState:
             verdicts.append((domains, fits))
             fit = domains.per_node(fits)
             ok = fit if ok is None else ok & fit
-        assert ok is not None
-        return FilterResult(ok, lambda: (_codes(verdicts), STATUSES))
+        return None if ok is None else FilterResult(ok, lambda: (_codes(verdicts), STATUSES))
 
     def _reject_all(self) -> FilterResult:
         nodes = self._counted.nodes

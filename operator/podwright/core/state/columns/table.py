@@ -49,6 +49,8 @@ class NodeTable:
         self.usage_changes = ChangeLog()
         self.epoch = 0
         """Increases when a node is added, updated or removed."""
+        self.label_epoch = 0
+        """Increases when a node is added or removed, or its labels or taints change. Most updates are of its images."""
         self.membership = 0
         """Increases when a node is added or removed: until then, `slots_of` the same names are the same."""
         self._capacity = _START_CAPACITY
@@ -215,6 +217,7 @@ class NodeTable:
         self._labels.set_node(slot, before, None)
         self.count -= 1
         self.membership += 1
+        self.label_epoch += 1
         self._holes.append(slot)
         self._changed(slot)
 
@@ -241,6 +244,8 @@ class NodeTable:
         self.names[slot] = node.name
         self._slots[node.name] = slot
         self._columns["unschedulable"][slot] = node.unschedulable
+        if before is None or before.taints != node.taints or before.labels != node.labels:
+            self.label_epoch += 1
         if before is None or before.taints != node.taints:
             self._columns["taints"][slot] = self._taints.add(node.taints)
             if before is not None:

@@ -1,8 +1,8 @@
 """Topology domains, which are the nodes that share a value of a label, and counts summed over each domain.
 
 Domains are numbered from 0 to `count` - 1. The number `count` stands for no domain, so arrays over domains have one
-more entry, which is 0. A `Domains` is immutable: when a node is added, updated or removed, a new one replaces it, and
-sums are recomputed. Until then, each added or removed pod changes one entry of each sum that includes it.
+more entry, which is 0. A `Domains` is immutable: when a node is added or removed, or its labels or taints change, a new
+one replaces it, and sums are recomputed. Until then, each added or removed pod changes one entry of each sum that includes it.
 """
 
 from __future__ import annotations
@@ -58,13 +58,15 @@ class Domains:
     """The domains of one label key. See the module.
 
     `of_node`: intp[nodes], each node's domain, or `count` for nodes without the label and holes. `counted`: the same,
-    but `count` for nodes that are not eligible, too. `ids`: the domains with at least one eligible node.
+    but `count` for nodes that are not eligible, too. `ids`: the domains with at least one eligible node. `everywhere`:
+    all nodes have the label.
     """
 
-    __slots__ = ("_distinct", "_ids", "_rows_alone", "count", "counted", "empty", "full", "of_node")
+    __slots__ = ("_distinct", "_ids", "_rows_alone", "count", "counted", "empty", "everywhere", "full", "of_node")
 
-    def __init__(self, count: int, of_node: Rows, counted: Rows, empty: int) -> None:
+    def __init__(self, count: int, of_node: Rows, counted: Rows, empty: int, *, everywhere: bool = False) -> None:
         self.count = count
+        self.everywhere = everywhere
         self.of_node = of_node
         self.counted = counted
         self.empty = empty
@@ -119,11 +121,12 @@ class Countable(Protocol):
 class Sums:
     """Counts summed over domains: `values` is int32 or int64[domains + 1] like the counts, `total` is their sum."""
 
-    __slots__ = ("domains", "total", "values")
+    __slots__ = ("_domains_with", "domains", "total", "values")
 
     def __init__(self, counted: Countable | None, domains: Domains) -> None:
         """`counted` None: nothing is counted."""
         self.domains = domains
+        self._domains_with: dict[int, int] | None = None
         if counted is None:
             self.values: Counts = np.zeros(domains.count + 1, np.int32)
             self.total = 0
@@ -143,6 +146,12 @@ class Sums:
         if slot < len(domains.counted):
             domain = domains.counted[slot]
             if domain != domains.count:
+                if (by_sum := self._domains_with) is not None:
+                    before = int(self.values[domain])
+                    by_sum[before + delta] = by_sum.get(before + delta, 0) + 1
+                    by_sum[before] -= 1
+                    if not by_sum[before]:
+                        del by_sum[before]
                 self.values[domain] += delta
                 self.total += delta
 
@@ -154,14 +163,29 @@ class Sums:
         changes[domains.count] = 0
         self.values += changes.astype(self.values.dtype)
         self.total += int(changes.sum())
+        self._domains_with = None
 
     @property
     def least(self) -> int:
         """The least sum of a domain with eligible nodes, or 0."""
-        ids = self.domains.ids
-        if not len(ids):
-            return 0
-        return int(np.min(self.values[: self.domains.count] if len(ids) == self.domains.count else self.values[ids]))
+        return min(self._by_sum(), default=0)
+
+    @property
+    def greatest(self) -> int:
+        """The greatest sum of such a domain, or 0."""
+        return max(self._by_sum(), default=0)
+
+    def _by_sum(self) -> Mapping[int, int]:
+        """How many domains with eligible nodes have each sum. Kept, because with as many domains as nodes a pass over all
+        sums takes longer than the rest of a decision.
+        """
+        if self._domains_with is None:
+            ids = self.domains.ids
+            sums = self.values[: self.domains.count] if len(ids) == self.domains.count else self.values[ids]
+            least = int(sums.min()) if len(ids) else 0
+            domains = np.bincount(sums - least)
+            self._domains_with = {least + more: int(domains[more]) for more in domains.nonzero()[0].tolist()}
+        return self._domains_with
 
     def least_with(self, changed: Mapping[int, int], least: int) -> int:
         """`least` after amounts were added to domains with eligible nodes. `least`: the value without them."""
@@ -192,10 +216,10 @@ class DomainCache:
         self._start_over()
 
     def get(self, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Domains:
-        """The domains of a label key; the same object as long as no node changes. Keys that no node has share their
+        """The domains of a label key; the same object as long as no labels or taints change. Keys that no node has share their
         domains.
         """
-        if self._epoch != self._table.epoch:
+        if self._epoch != self._table.label_epoch:
             self._start_over()
         cached = self._cache.get((key, eligibility))
         if cached is not None:
@@ -210,7 +234,7 @@ class DomainCache:
         return domains
 
     def _start_over(self) -> None:
-        self._epoch = self._table.epoch
+        self._epoch = self._table.label_epoch
         self._cache.clear()
         self._eligible.clear()
         self._nowhere = self._without_label()
@@ -253,7 +277,8 @@ class DomainCache:
         else:
             of_node = labels.astype(np.intp)
         of_node[of_node < 0] = count
-        return Domains(count, of_node=of_node, counted=of_node, empty=empty)
+        everywhere = np.count_nonzero(of_node == count) == table.size - table.count
+        return Domains(count, of_node=of_node, counted=of_node, empty=empty, everywhere=everywhere)
 
     def _restricted(self, key: str, eligibility: Eligibility) -> Domains:
         base = self.get(key)
@@ -263,7 +288,7 @@ class DomainCache:
             counted = np.where(counted == base.count, base.empty, counted)
         if eligible is not None:
             counted = np.where(eligible, counted, base.count)
-        return Domains(base.count, of_node=base.of_node, counted=counted, empty=base.empty)
+        return Domains(base.count, of_node=base.of_node, counted=counted, empty=base.empty, everywhere=base.everywhere)
 
     def _eligible_nodes(self, eligibility: Eligibility) -> Bools | None:
         """bool[nodes]; None: all. It is the same for all keys."""
