@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from itertools import repeat
+from operator import contains
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +19,7 @@ import numpy as np
 from podwright.core.framework.cost import ORDINARY, Cost
 from podwright.core.framework.interface import (
     MAX_SCORE,
+    Bools,
     CycleState,
     Feasible,
     Handle,
@@ -36,12 +39,13 @@ _LEAST: Final = 23 * _MIB
 _GREATEST_PER_IMAGE: Final = 1000 * _MIB
 _GREATEST: Final = 2**50
 """A greater contribution makes no difference. The sum of as many as a pod has images fits into int64."""
+_NO_IMAGES: Final[Mapping[str, int]] = {}
 _KEPT: Final = 256
 _MOST_ASKED: Final = 4096
 """About how many images `ImageIndex` knows. If pods ask for more, it counts them when they are asked for again."""
 FEW_IMAGES: Final = 16
-"""If a pod has more images than this, the images of each node are looked up among them, instead of the nodes that have
-each image.
+"""If a pod has more images than this, the images of each node are looked up among them, instead of each image on all
+nodes.
 """
 
 
@@ -64,9 +68,14 @@ class ImageIndex:
             self._asked.clear()
         asked = self._asked
         if new := {name: [0, 0] for name in names if name not in asked}:
-            for node in table.nodes:
-                if node is not None:
-                    _count(new, node.images)
+            images = _images_of(table)
+            if len(new) <= FEW_IMAGES:
+                for name, entry in new.items():
+                    if having := sum(map(contains, images, repeat(name))):
+                        entry[:] = next(each[name] for each in images if name in each), having
+            else:
+                for each in images:
+                    _count(new, each)
             asked.update(new)
         return {
             name: min(int(float(size) * (having / table.count)), _GREATEST)
@@ -137,7 +146,7 @@ class ImageLocality(Plugin, ScorePlugin):
         """int64[nodes]: what the images add, of those that `added` has. Which nodes have an image is kept."""
         found = np.zeros(table.size, np.int64)
         for name, bytes_ in added.items():
-            found += self._having(name) * bytes_
+            found += np.multiply(self._having(name), bytes_, dtype=np.int64)
         return found
 
     def _by_node(self, table: NodeTable, added: Mapping[str, int]) -> Int64s:
@@ -148,9 +157,18 @@ class ImageLocality(Plugin, ScorePlugin):
                 found[slot] = sum([added[name] for name in _common(added, node.images)])
         return found
 
-    def _having(self, name: str) -> Int64s:
-        """int64[nodes]: 1 if the node has the image, else 0."""
-        return self.handle.cache.derived.get(("image", name), lambda node: name in node.images, np.int64)
+    def _having(self, name: str) -> Bools:
+        """bool[nodes]: whether the node has the image."""
+
+        def whole_table(table: NodeTable) -> Bools:
+            return np.fromiter(map(contains, _images_of(table), repeat(name)), np.bool_, table.size)
+
+        return self.handle.cache.derived.get(("image", name), lambda node: name in node.images, np.bool_, whole_table)
+
+
+def _images_of(table: NodeTable) -> list[Mapping[str, int]]:
+    """The images of each row. With these, C code can look for an image on all nodes."""
+    return [_NO_IMAGES if node is None else node.images for node in table.nodes]
 
 
 def _common(asked: Mapping[str, object], images: Mapping[str, int]) -> list[str]:
