@@ -8,7 +8,7 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,8 +23,10 @@ from podwright.core.state.nodeinfo import NodeInfo
 Floats = NDArray[np.float64]
 
 OVERSIZE: Final = 2**46
-FEW: Final = 32
+FEW: Final = 4
 """Up to this many changed rows are written one by one."""
+MANY_SHARE: Final = 8
+"""If more than one row in this many has changed, all are written again."""
 
 Base = Callable[[Any, Any], Any]
 """(allocatable, used) → the part of a formula that does not depend on the pod. Works on numbers and arrays."""
@@ -109,6 +111,8 @@ class ResourceRows:
         elif len(slots := set(changed)) <= FEW:
             for slot in slots:
                 self._write(slot)
+        elif len(slots) <= table.size // MANY_SHARE:
+            self._write_many(slots)
         else:
             self._rebuild()
         self._seq = seq
@@ -148,6 +152,16 @@ class ResourceRows:
         info, base, defaults = self._cache.node_at(slot), self._base, self._defaults
         for column, resource in zip(self._base_columns, self._resources, strict=True):
             column[slot] = base(node.allocatable.get(resource, 0), used_of(info, resource, defaults=defaults))
+
+    def _write_many(self, slots: Collection[int]) -> None:
+        table = self._cache.table
+        for slot in slots:
+            if table.nodes[slot] is not self._nodes[slot]:
+                self._write_node(slot, table.nodes[slot])
+        rows = np.fromiter(slots, np.intp, len(slots))
+        for column, resource in zip(self._base_columns, self._resources, strict=True):
+            allocatable = table.allocatable(resource)[rows].astype(np.float64)
+            column[rows] = self._base(allocatable, self._used_column(resource)[rows])
 
     def _write_node(self, slot: int, node: Node | None) -> None:
         """Writes the values that depend on the node alone."""
