@@ -340,11 +340,11 @@ def place(
             feasible=found,
             rejected=rejected,
         )
-    total = framework.score(state, pod, feasible)
+    total, best = framework.score(state, pod, feasible), state.best
     if extra is not None:
-        total = total + extra  # not in place: scores may be cached
+        total, best = total + extra, None  # not in place: scores may be cached
     _report(framework, state, search.evaluated, rejected, scored=count)
-    chosen, runner_up = select_host(total, below)
+    chosen, runner_up = select_host(total, below, best)
     second = None if runner_up is None else (names[feasible.slot(runner_up)], int(total[runner_up]))
     return Placement(
         pod=pod,
@@ -358,15 +358,16 @@ def place(
     )
 
 
-def select_host(total: WholeNumbers, below: RandomBelow) -> tuple[int, int | None]:
+def select_host(total: WholeNumbers, below: RandomBelow, best: Sequence[int] | None = None) -> tuple[int, int | None]:
     """The index of the greatest total and of the runner-up. Among equals, `below` chooses; the runner-up may be equal,
-    too.
+    too. `best`: the indices of the greatest, in ascending order, if they are known.
     """
-    first = int(np.argmax(total))
-    best = np.flatnonzero(total == total[first])
+    if best is None:
+        best = (total == total.max()).nonzero()[0]
     if len(best) > 1:
         which = below(len(best))
         return int(best[which]), int(best[which - 1])
+    first = int(best[0])
     if len(total) == 1:
         return first, None
     before = int(np.argmax(total[:first])) if first else -1

@@ -43,12 +43,12 @@ def soft_spread(index, name):
 
 
 SHAPES = [
-    pytest.param(plain, plain, Bound(9, 2), id="plain pods of 20 templates"),
-    pytest.param(plain, different, Bound(31, 27), id="plain pods that all differ"),
-    pytest.param(plain, spread, Bound(14, 0), id="hard spread over zones and hosts"),
-    pytest.param(plain, soft_spread, Bound(23, 35), id="soft spread over zones and hosts"),
-    pytest.param(preferred_affinity, preferred_affinity, Bound(17, 26), id="preferred pod affinity"),
-    pytest.param(plain, required_anti_affinity, Bound(16, 13), id="required pod anti-affinity"),
+    pytest.param(plain, plain, Bound(7, 2), id="plain pods of 20 templates"),
+    pytest.param(plain, different, Bound(29, 27), id="plain pods that all differ"),
+    pytest.param(plain, spread, Bound(8, 0), id="hard spread over zones and hosts"),
+    pytest.param(plain, soft_spread, Bound(21, 34), id="soft spread over zones and hosts"),
+    pytest.param(preferred_affinity, preferred_affinity, Bound(15, 25), id="preferred pod affinity"),
+    pytest.param(plain, required_anti_affinity, Bound(14, 13), id="required pod anti-affinity"),
 ]
 
 

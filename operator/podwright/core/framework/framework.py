@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from podwright.core.framework import contract
+from podwright.core.framework import contract, kept_totals
 from podwright.core.framework.built_plugins import BuiltPlugins
 from podwright.core.framework.contract import call, failed, status_of
 from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
@@ -36,6 +36,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
     WholeNumbers,
 )
+from podwright.core.framework.kept_totals import KeptTotals, added_up
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.pre_filter_outcome import PreFilterOutcome, nowhere
 from podwright.core.framework.profile import Point, Profile
@@ -67,6 +68,7 @@ class Framework(BuiltPlugins):
         self._verdicts: VerdictCache[Status | None] = VerdictCache()
         greatest = sum(self.weights[plugin.name] * plugin.greatest_score for plugin in self.score_plugins)
         self._total_type = np.int16 if greatest <= np.iinfo(np.int16).max else np.int64
+        self._totals = handle.cache.extension(KeptTotals, KeptTotals)
         self.measured: Framework | None = None
         """The same framework for measured attempts, once there was one. See `measured`."""
         for plugin in self.plugins.values():
@@ -377,12 +379,14 @@ class Framework(BuiltPlugins):
         self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, WholeNumbers] | None = None
     ) -> WholeNumbers:
         """[feasible]: the weighted sum of the scores of all plugins, as int16 if the weights allow it, or else as
-        int64. Fills `details` with each plugin's normalised scores.
+        int64. Fills `details` with each plugin's normalised scores. Valid until the cache changes.
         """
         self.pre_score(state, pod, feasible)
         length = len(feasible)
-        total: Any = np.zeros(length, self._total_type)
+        parts: list[tuple[Any, int]] = []
         constant = 0
+        kept = feasible.all_rows and length >= kept_totals.KEPT_SIZE and details is None
+        state.best = None
         for plugin in self.score_plugins:
             if plugin.name in state.skip_score:
                 continue
@@ -408,14 +412,17 @@ class Framework(BuiltPlugins):
             if type(scores) is int:
                 constant += weight * scores
             else:
-                if scores.dtype != total.dtype:
-                    scores = scores.astype(total.dtype)
-                total += scores if weight == 1 else scores * weight
+                parts.append((scores, weight))
+                kept = kept and plugin.keeps_scores
             if details is not None:
                 details[plugin.name] = np.full(length, scores, np.int64) if type(scores) is int else scores
-        if constant:
-            total += constant
-        return cast("WholeNumbers", total)
+        if not parts:
+            return cast("WholeNumbers", np.full(length, constant, self._total_type))
+        if kept and (known := self._totals.get(parts, constant, self._total_type)) is not None:
+            known.update(feasible.table.usage_changes)
+            state.best = known
+            return known.total
+        return added_up(parts, constant, self._total_type)
 
     def _score_each(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
         node_at = self.handle.cache.node_at

@@ -151,7 +151,7 @@ class CycleState:
     Cloning the state also clones values that have a `clone()` method, so that dry runs can change them.
     """
 
-    __slots__ = ("data", "devices", "follow_ups", "left", "observer", "skip_filter", "skip_score")
+    __slots__ = ("best", "data", "devices", "follow_ups", "left", "observer", "skip_filter", "skip_score")
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.data: dict[str, Any] = {}
@@ -161,6 +161,8 @@ class CycleState:
         """bool[nodes]: the nodes that the filters before `filter_all` have passed; None: unknown. `filter_all` may skip
         all others.
         """
+        self.best: Sequence[int] | None = None
+        """The positions of the greatest of the scores, in ascending order, if Score knows them already."""
         self.devices: Sequence[str] = ()
         """The devices that the pod gets on its node, as driver/pool/device. Reserve sets it."""
         self.follow_ups: list[FollowUp] = []
@@ -582,6 +584,10 @@ class ScorePlugin(ExtensionPoint):
     """True if `normalize` accepts the one number that `score_all` may return. If not, it receives an array of it."""
     zero_stays: ClassVar[bool] = False
     """True if `normalize` makes 0 of the number 0, so that it need not be called for it."""
+    keeps_scores: ClassVar[bool] = False
+    """True if an array that `score_all` returns where all rows are feasible is kept: the same array, returned again,
+    differs only in rows that `usage_changes` logs. For plugins of the core without `normalize`.
+    """
     greatest_score: int = MAX_SCORE
     """Of a node, after `normalize`. Greater only for plugins of the core that add scores with weights of their own."""
 

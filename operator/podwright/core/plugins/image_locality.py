@@ -106,6 +106,7 @@ class ImageLocality(Plugin, ScorePlugin):
 
     name = "ImageLocality"
     scope = Scope.NODE
+    keeps_scores = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

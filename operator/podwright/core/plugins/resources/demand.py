@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,10 +20,15 @@ class Demand:
     places: tuple[int, ...]
     resources: tuple[str, ...]
     amounts: tuple[int, ...]
+    _column: tuple[float, Floats] | None = field(default=None, init=False, repr=False, compare=False)
 
     def column(self, factor: float) -> Floats:
         """float64[resources, 1]: the amounts times a factor."""
-        return np.array([[amount * factor] for amount in self.amounts])
+        known = self._column
+        if known is None or known[0] != factor:
+            known = factor, np.array([[amount * factor] for amount in self.amounts])
+            object.__setattr__(self, "_column", known)
+        return known[1]
 
     def of_nothing(self) -> Demand:
         """The same resources with amounts of 0."""

@@ -80,6 +80,7 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
     name = "NodeResourcesBalancedAllocation"
     scoring_args = ("resources",)
     scope = Scope.NODE_PODS
+    keeps_scores = True
     args_type = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:

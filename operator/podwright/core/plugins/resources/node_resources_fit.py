@@ -177,6 +177,7 @@ class NodeResourcesFit(
         ("ignoredResources", "ignoredResourceGroups"), "pods could be bound to nodes without room for these resources"
     )
     scope = Scope.NODE_PODS
+    keeps_scores = True
     args_type = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:

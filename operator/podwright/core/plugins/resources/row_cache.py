@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -50,8 +50,8 @@ class RowFormula(Protocol):
 class _Array(Generic[T]):
     formula: RowFormula
     values: NDArray[T]
-    view: NDArray[T]
-    seq: int
+    view: NDArray[T] = field(init=False)
+    seq: int = -1
     used: bool = True
     """Since the last compaction."""
 
@@ -127,11 +127,10 @@ class RowCache(Generic[T]):
         while len(self._arrays) >= self._limit:
             oldest = self._arrays.popitem(last=False)[1]
         if oldest is not None and len(oldest.values) == size:
-            oldest.formula, oldest.used = formula, True
-            self._arrays[key] = oldest
-            return oldest
-        values = np.empty(size, self._dtype)
-        view = values.view()
-        view.setflags(write=False)
-        array = self._arrays[key] = _Array(formula, values, view, -1)
+            array, oldest.formula, oldest.used = oldest, formula, True
+        else:
+            array = _Array(formula, np.empty(size, self._dtype))
+        array.view = array.values.view()  # of each key its own, by which others may know it
+        array.view.setflags(write=False)
+        self._arrays[key] = array
         return array

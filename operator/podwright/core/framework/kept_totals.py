@@ -1,0 +1,115 @@
+"""Total scores of all nodes, and which are the greatest, kept for the pods of one template.
+
+The plugins that score most pods keep an array for each template, and compute the rows again that have changed. Sums of
+such arrays are kept in the same way. So a decision adds up and compares a few rows, not all of them, with equal results.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Hashable, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.framework.interface import Slots, WholeNumbers
+from podwright.core.objects.compaction import RecentCache
+from podwright.core.state.columns.change_log import ChangeLog
+
+KEPT_SIZE: Final = 16_384
+"""In smaller tables, passes over all rows take no longer."""
+MAX_TOTALS: Final = 256
+MAX_BYTES: Final = 64 << 20
+_MOST_GONE: Final = 64
+
+Number = type[np.signedinteger[Any]] | np.dtype[np.signedinteger[Any]]
+Parts = Sequence[tuple[NDArray[Any], int]]
+"""Arrays over all rows, each with its weight."""
+
+
+class KeptTotal(Sequence[int]):
+    """The `total` of some arrays and a constant, [nodes], and as a sequence the rows where it is greatest, in ascending
+    order.
+    """
+
+    __slots__ = ("_best", "_constant", "_gone", "_parts", "_seq", "total")
+
+    def __init__(self, parts: Parts, constant: int, dtype: Number) -> None:
+        self._parts = parts
+        self._constant = constant
+        self._seq = -1
+        self.total: WholeNumbers = np.empty(0, dtype)
+        self._best: Slots = np.empty(0, np.intp)
+        self._gone: list[int] = []
+        """Positions in `_best` of rows whose total is not the greatest any more."""
+
+    def __len__(self) -> int:
+        return len(self._best) - len(self._gone)
+
+    def __getitem__(self, index: Any) -> Any:
+        position = index if index >= 0 else len(self) + index
+        for gone in self._gone:
+            if gone > position:
+                break
+            position += 1
+        return int(self._best[position])
+
+    def update(self, log: ChangeLog) -> None:
+        """Adds up again what has changed."""
+        rows = log.rows_since(self._seq) if self._seq >= 0 else None
+        self._seq = log.seq
+        if rows is None or len(rows) > len(self.total) // 8:
+            self.total = added_up(self._parts, self._constant, self.total.dtype)
+            self._find_best()
+        elif len(rows):
+            parts = [(scores[rows], weight) for scores, weight in self._parts]
+            self._change(rows, added_up(parts, self._constant, self.total.dtype))
+
+    def _change(self, rows: Slots, totals: WholeNumbers) -> None:
+        greatest, most = self.total[self[0]], totals.max()
+        before = self.total[rows] == greatest
+        self.total[rows] = totals
+        if most > greatest:
+            self._best, self._gone = np.sort(rows[totals == most]), []
+            return
+        now = totals == greatest
+        if (now > before).any():
+            self._find_best()
+            return
+        for position in self._best.searchsorted(rows[before > now]).tolist():
+            insort(self._gone, position)
+        if not len(self):
+            self._find_best()
+        elif len(self._gone) > _MOST_GONE:
+            self._best, self._gone = np.delete(self._best, self._gone), []
+
+    def _find_best(self) -> None:
+        self._best, self._gone = (self.total == self.total.max()).nonzero()[0], []
+
+
+class KeptTotals:
+    """The last few of them. All policies share one, because many have equal scores."""
+
+    def __init__(self) -> None:
+        self._known: RecentCache[Hashable, KeptTotal] = RecentCache(MAX_TOTALS // 2, MAX_BYTES // 2)
+
+    def get(self, parts: Parts, constant: int, dtype: Number) -> KeptTotal | None:
+        """The total of these arrays, which the caller has to update; None if they are asked for the first time, as those
+        of pods that all differ.
+        """
+        key = (dtype, constant, *[(id(scores), weight) for scores, weight in parts])
+        known = self._known.get(key)
+        if known is None:
+            # It refers to the arrays, so that their ids are of no others.
+            self._known.put(key, KeptTotal(parts, constant, dtype), 10 * len(parts[0][0]))
+        return known
+
+
+def added_up(parts: Parts, constant: int, dtype: Number) -> WholeNumbers:
+    """The sum of a constant and of these arrays times their weights, of which there is at least one."""
+    total: Any = np.full(len(parts[0][0]), constant, dtype)
+    for scores, weight in parts:
+        part = scores if scores.dtype == total.dtype else scores.astype(total.dtype)
+        total += part if weight == 1 else part * weight
+    return cast("WholeNumbers", total)
