@@ -56,7 +56,7 @@ class Displacing:
     def search(
         self, solve: Solver, seconds: float, start: Iterable[tuple[PodInfo, int]]
     ) -> tuple[Answer | None, Decisions]:
-        """What the solver says, None if there is nothing to evict; and the decisions, none if evictions do not help.
+        """What the solver says, None if there is nothing to evict; and the decisions, none if nothing is found that holds.
         `start`: pods with the slots of nodes that they get without. Raises TooLargeError.
         """
         bounds = CapacityBounds(self._framework, self._cache, self._pods)
@@ -68,7 +68,7 @@ class Displacing:
         with CacheTransaction(self._cache) as transaction:
             transaction.remove(potential.pods)
             program = JointProgram(self._framework, self._cache, Branch(0, untried=self._pods), 0, evictions=evictions)
-            answer = solve(program.program(start), seconds)
+            answer = solve(program.build().program(start), seconds)
             if (solution := answer.found) is None:
                 return answer, ()
             answer = replace(answer, bounds=program.bounds(answer))
@@ -79,7 +79,7 @@ class Displacing:
             placements = simulation.placements
             transaction.rollback(before)
             if isinstance(left, Fault) or not chosen:
-                return answer, ()
+                return answer, () if isinstance(left, Fault) else placements
             found = select_victims(self._framework, transaction, placements, potential, self._now, chosen)
         if not isinstance(found, GangPreemption) or found.violations:
             return answer, ()

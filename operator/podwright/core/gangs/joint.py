@@ -73,7 +73,7 @@ class Joint:
 
     def _jointly(self, pods: Sequence[PodInfo], least: int) -> GangPlacement | GangFault | str:
         try:
-            joint = JointProgram(self.framework, self.cache, self.branch(pods), least)
+            joint = JointProgram(self.framework, self.cache, self.branch(pods), least).build()
         except ValueError as error:
             return NOT_PLANNED + str(error)
         except PluginError as error:

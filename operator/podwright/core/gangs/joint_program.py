@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from operator import truediv
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +52,8 @@ class Kind:
 
 class JointProgram:
     """See the module. `least`: how many members must be placed at least; `within`: bool[nodes], where they may be, None
-    for all; `evictions`: units that are not on the cache now, but stay unless they leave. Raises ValueError if members
-    that are placed are not in one domain, and TooLargeError.
+    for all; `evictions`: units that are not on the cache now, but stay unless they leave. Raises TooLargeError. Only
+    `tightly` needs no `build`.
     """
 
     def __init__(
@@ -68,43 +68,53 @@ class JointProgram:
     ) -> None:
         self._framework = framework
         self._cache = cache
+        self._branch = branch
+        self._least = least
+        self._within = within
         self._evictions = evictions
         self.kinds: list[Kind] = []
         self._kinds_of: dict[int, list[Kind]] = {}
         nominated = any(cache.nominator.node_of(pod.uid) for pod in branch.all_untried)
         self._gather(branch, crowded=evictions is None and not nominated)
-        rules = [
+        self._rules = [
             rule
             for plugin in framework.filter_plugins
             if isinstance(plugin, JointFilter)
             for rule in contract.call(plugin, Point.FILTER, plugin.joint_rules, [kind.pods[0] for kind in self.kinds])
         ]
-        for rule in rules:
+        for rule in self._rules:
             if isinstance(rule, Barred):
                 self.kinds[rule.member].most[rule.nodes] = 0
-        self._bound()
         self._rows = Rows()
+        self._placing: list[int] = []
+
+    def build(self) -> Self:
+        """Makes the rows, of the cache as it was before. Raises ValueError if members that are placed are not in one
+        domain, and TooLargeError.
+        """
+        self._bound()
+        evictions = self._evictions
         for kind in self.kinds:
-            if within is not None:
-                kind.most[~within] = 0
+            if self._within is not None:
+                kind.most[~self._within] = 0
             there = np.flatnonzero(kind.most)
             kind.columns = np.full(len(kind.most), -1)
             kind.columns[there] = self._rows.variables(kind.most[there])
             self._rows.at_most(kind.columns[there], len(kind.pods))
         everything = self._columns(self.kinds)
-        self._rows.at_least(everything, least)
+        self._rows.at_least(everything, self._least)
         if evictions is not None:
             taken = np.flatnonzero(sum(kind.most for kind in self.kinds))
             evictions.enter(self._rows, set(taken.tolist()))
         self._room()
-        self._demand(rules)
-        self._part(branch, None)
+        self._demand(self._rules)
+        self._part(self._branch, None)
         if evictions is not None:
             evictions.limit(self._rows)
             if evictions.for_whom is not None:
                 self._leave_for(evictions, evictions.for_whom)
-        self._placing: list[int] = []
-        self._aim(least)
+        self._aim(self._least)
+        return self
 
     def program(self, start: Iterable[tuple[PodInfo, int]] = (), victims: Iterable[PodInfo] = ()) -> Program:
         """`start`: members with slots of nodes, and who leaves for them, where the solver may begin."""

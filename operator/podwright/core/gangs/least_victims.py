@@ -218,7 +218,7 @@ class LeastVictims:
             try:
                 program = JointProgram(
                     joint.framework, cache, joint.branch(pods), least, within=attempt.within, evictions=evictions
-                )
+                ).build()
             except (ValueError, TooLargeError, PluginError):
                 return found, left
             start = self._start(pods, found)

@@ -88,9 +88,8 @@ class Packing:
                 if (counts := _counts(going, pods)) > _counts(best.assumed, pods):
                     proof = _proof(pods, counts, bounds)
                     return Packed(evicting, len(going), proof.certificate, proof.more, problem)
-                if best is not candidates[-1] or len(candidates) == 1:  # which were rolled back
-                    transaction.rollback(begun)
-                    take_places(self._simulation(transaction), [*map(self._place, best.placements)])
+                transaction.rollback(begun)
+                take_places(self._simulation(transaction), [*map(self._place, best.placements)])
                 proof = _proof(pods, _counts(best.assumed, pods), bounds)
             decisions = (*best.placements, *self._others(best, pods))
         return Packed(decisions, best.placed, proof.certificate, proof.more, problem)
@@ -139,9 +138,13 @@ class Packing:
         self.cache.deadline.expect(2 * SECONDS)
         if self.cache.deadline.check is not None:
             return (), NO_PROCESS, ()
+        transaction.rollback(begun)
+        try:
+            joint.build()
+        except TooLargeError:
+            return (), TOO_LARGE, ()
         best = max(candidates, key=lambda each: _counts(each.assumed, pods))
         if self.preempts_at is not None:
-            transaction.rollback(begun)
             displacing = Displacing(self.framework, self.cache, self.below, pods, self.preempts_at)
             try:
                 found, evicting = displacing.search(self.solve, self.seconds, [*map(self._place, best.placements)])

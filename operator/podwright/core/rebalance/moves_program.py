@@ -62,6 +62,7 @@ class MovesProgram(JointProgram):
         with CacheTransaction(cache) as transaction:
             transaction.remove(asked.pods)
             super().__init__(asked.framework, cache, self._branch, 0)
+            self.build()
 
     def targets(self, found: Int64s) -> Mapping[str, str]:
         """The nodes that pods get instead of theirs, by uid."""

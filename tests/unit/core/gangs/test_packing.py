@@ -116,6 +116,12 @@ def test_a_program_that_is_too_large_is_not_made(monkeypatch):
     assert [type(each) for each in packed.decisions] == [Placement, Rejection]
 
 
+def test_orders_count_although_the_program_is_too_large(monkeypatch):
+    monkeypatch.setattr(program, "MAX_ENTRIES", 1)
+    packed = Cluster(4).pack((4, 0), (2, 0), (2, 0), solve=nothing)
+    assert (set(placed(packed)), packed.message) == ({"p1", "p2"}, TOO_LARGE)
+
+
 def test_aims_of_many_priorities_are_too_large_as_well(monkeypatch):
     monkeypatch.setattr(program, "MAX_ENTRIES", 100)
     pods = [(2, priority) for priority in range(40)]
@@ -153,7 +159,7 @@ def test_kinds_that_repel_each_other_cost_a_step_for_each_two():
             parse_pod(make_pod(f"p{i}", requests=each, labels={"kind": "x"}, spec=spec), keep_raw=True)
             for i, each in enumerate(requests)
         ]
-        return calls_of(lambda: JointProgram(cluster.framework, cluster.cache, Branch(0, untried=pods), 0))
+        return calls_of(lambda: JointProgram(cluster.framework, cluster.cache, Branch(0, untried=pods), 0).build())
 
     assert calls_for(80) < 4.5 * calls_for(40)
 
@@ -239,6 +245,23 @@ class TestEvictions:
         assert evicted(cluster.pack((1, 5), (1, 4), solve=by_highs, preempts_at=NOW)).get("p1") is None
         cluster.cache.set_object("PodDisruptionBudget", budget("db", 1, {"app": "db"}))
         assert evicted(cluster.pack((1, 5), (1, 4), solve=by_highs, preempts_at=NOW)) == {"p0": ["low"]}
+
+    @staticmethod
+    def guarded(*cpus):
+        """The last node has a pod that nobody may evict."""
+        cluster = Cluster(*cpus, placed=[one("low", f"n{len(cpus) - 1}", -1, labels={"app": "db"})])
+        cluster.cache.set_object("PodDisruptionBudget", budget("db", 0, {"app": "db"}))
+        return cluster
+
+    def test_a_solution_that_evicts_nobody_counts(self):
+        pods = [(size, 0) for size in (5, 7, 10, 7, 7, 6, 4, 6, 8)]
+        assert self.guarded(20, 20, 20, 4).pack(*pods, solve=None).placed == 8
+        packed = self.guarded(20, 20, 20, 4).pack(*pods, solve=by_highs, preempts_at=NOW)
+        assert (packed.placed, len(placed(packed)), evicted(packed)) == (9, 9, {})
+
+    def test_pods_that_are_left_get_no_room_that_is_taken(self):
+        packed = self.guarded(4, 2).pack((4, 0), (2, 0), (2, 0), solve=by_highs, preempts_at=NOW)
+        assert placed(packed) == {"p1": "n0", "p2": "n0"}
 
     @pytest.mark.parametrize("seed", range(20))
     def test_never_fewer_of_a_higher_priority_and_only_less_important_ones_leave(self, seed):
