@@ -25,6 +25,8 @@ from podwright.core.state.hyper_nodes import HyperNodes
 OWN_API: Final = "podwright.dev"
 TREES: Final = 32
 """For how many lists of labels the domains are remembered."""
+MAX_BYTES: Final = 128 << 20
+"""Of these: a tree of five levels takes up to 12 MB on 100,000 nodes."""
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
@@ -56,6 +58,10 @@ class DomainLevel:
 
     def __len__(self) -> int:
         return len(self._first)
+
+    @property
+    def nbytes(self) -> int:
+        return self.codes.nbytes + self.above.nbytes + self._first.nbytes
 
     def nodes(self, position: int) -> Bools:
         """bool[nodes]: the nodes of one domain."""
@@ -99,7 +105,7 @@ class Topologies:
         self._table = table
         self._epoch = -1
         self._declared: dict[str, tuple[str, ...]] = {}
-        self._levels: RecentCache[tuple[str, ...], Sequence[DomainLevel]] = RecentCache(TREES)
+        self._levels: RecentCache[tuple[str, ...], Sequence[DomainLevel]] = RecentCache(TREES, MAX_BYTES // 2)
 
     @property
     def changes(self) -> int:
@@ -135,7 +141,7 @@ class Topologies:
         found = self._levels.get(key)
         if found is None:
             found = make()
-            self._levels.put(key, found)
+            self._levels.put(key, found, sum(level.nbytes for level in found))
         return found
 
     def _labelled(self, labels: tuple[str, ...]) -> Sequence[DomainLevel]:

@@ -395,6 +395,18 @@ class TestLevels:
         topologies = self.topologies()
         assert topologies.levels(LEVELS) is topologies.levels(LEVELS)
 
+    def test_no_more_than_so_many_bytes_of_domains_are_kept(self, monkeypatch):
+        def one_tree_kept(max_bytes: int) -> bool:
+            monkeypatch.setattr("podwright.core.state.topologies.MAX_BYTES", max_bytes)
+            topologies = self.topologies()
+            first = topologies.levels(LEVELS)
+            for number in range(5):
+                topologies.levels((*LEVELS, f"key-{number}"))
+            return topologies.levels(LEVELS) is first
+
+        assert one_tree_kept(1 << 20)
+        assert not one_tree_kept(1_000)
+
 
 @settings(max_examples=examples(120), deadline=None)
 @given(
