@@ -452,7 +452,7 @@ def _workload_closeness(spec: Mapping[str, Any]) -> Closeness:
 
 _CLOSENESS: Final[Mapping[str, Callable[[Mapping[str, Any]], Closeness]]] = {
     GROVE_API: lambda spec: packed(spec, "spec"),
-    KAI_API: lambda spec: kai_closeness(spec, "spec"),
+    KAI_API: lambda spec: kai_closeness(spec, "spec", leaf=not spec.get("subGroups")),
     VOLCANO_API: lambda spec: volcano_closeness(spec, "spec"),
 }
 

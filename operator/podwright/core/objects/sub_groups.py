@@ -119,7 +119,7 @@ def kai_tree(spec: Mapping[str, Any]) -> SubGroup:
         names = below.get(name, ())
         if level > MAX_LEVELS:
             raise InvalidObjectError(where, f"it is below more than {MAX_LEVELS} others")
-        near = kai_closeness(entry, where)
+        near = kai_closeness(entry, where, leaf=not names)
         if not names:
             return SubGroup(name, pods=_count(entry.get("minMember"), f"{where}.minMember") or 0, near=near)
         groups = _count(entry.get("minSubGroup"), f"{where}.minSubGroup")
@@ -132,9 +132,9 @@ def kai_tree(spec: Mapping[str, Any]) -> SubGroup:
     return tree
 
 
-def kai_closeness(entry: Mapping[str, Any], where: str) -> Closeness:
-    """What `topologyConstraint` of a PodGroup, or of a sub-group, asks for. KAI calls slices segments. Raises
-    InvalidObjectError.
+def kai_closeness(entry: Mapping[str, Any], where: str, *, leaf: bool) -> Closeness:
+    """What `topologyConstraint` of a PodGroup, or of a sub-group, asks for. KAI calls slices segments: they are those of
+    a `leaf`, which has no sub-groups. Raises InvalidObjectError.
     """
     at = f"{where}.topologyConstraint"
     constraint = as_mapping(entry.get("topologyConstraint"), at)
@@ -144,7 +144,8 @@ def kai_closeness(entry: Mapping[str, Any], where: str) -> Closeness:
     def text(name: str) -> str:
         return as_optional_text(constraint.get(name), f"{at}.{name}")
 
-    required, topology, level = text("requiredTopologyLevel"), text("topology"), text("segmentRequiredTopologyLevel")
+    required, topology = text("requiredTopologyLevel"), text("topology")
+    level = text("segmentRequiredTopologyLevel") if leaf else ""
     return Closeness(
         required=(required,) if required else (),
         preferred=text("preferredTopologyLevel"),

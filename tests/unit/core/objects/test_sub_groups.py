@@ -190,7 +190,7 @@ def test_what_a_group_of_kai_asks_of_a_topology():
     constraint = {"topology": "dc", "requiredTopologyLevel": "zone", "preferredTopologyLevel": "rack"}
     segments = {"segmentSize": 4, "segmentRequiredTopologyLevel": "rack", "podIndexLabel": "number"}
     spec = {
-        "topologyConstraint": constraint,
+        "topologyConstraint": {**constraint, "segmentSize": 4, "segmentRequiredTopologyLevel": "rack"},
         "subGroups": [
             {"name": "a", "minMember": 4, "topologyConstraint": {"topology": "dc", **segments}},
             {"name": "b", "minMember": 1},
