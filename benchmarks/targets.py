@@ -21,6 +21,7 @@ _RATES = {
     "SchedulingPodAffinity": 3.0,
     "SchedulingPodAntiAffinity": 2.5,
     "SchedulingPreferredPodAffinity": 2.0,
+    "TopologyAwareScheduling": 5.0,
 }
 _DEFAULT_RATE = 1.5
 _RATE_WITH_DEVICES = 3.0
@@ -71,7 +72,7 @@ def _verdicts(entry: Json) -> Iterator[Verdict]:
         yield _ratio(entry, "start_s", 1.5)
         return
     rate = _RATE_WITH_DEVICES if name in with_devices() else _RATES.get(name, _DEFAULT_RATE)
-    rate = _RATE_OF_GANGS if name in with_pod_groups() else rate
+    rate = _RATES.get(name, _RATE_OF_GANGS) if name in with_pod_groups() else rate
     yield _ratio(entry, "pods_per_s", rate)
     if name in constrained() | with_devices():
         yield _ratio(entry, "cpu_ms_per_pod", 0.3)
@@ -132,6 +133,9 @@ _QUEUES = {
     ),
     ("ConsolidateForGangs", "500Nodes"): (
         "41 gangs of 10 get room by moves on 500 nodes, s from their first creation", "last_s", 20.0, "456 (KAI)",
+    ),
+    ("GangInTopology", "512Nodes"): (
+        "a gang of 512 pods with 2 GPUs in a topology of 256 racks, s from the scheduler's start", "last_s", 2.0, "49 (KAI)",
     ),
     ("SchedulingGangs", "500x20"): (
         "500 gangs of 20 on 1,000 nodes, pods/s", "pods_per_s", 500.0, "540 (Volcano)",

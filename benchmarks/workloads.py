@@ -29,20 +29,20 @@ _POD_GROUPS = "scheduling.k8s.io/v1beta1"
 
 @dataclass(frozen=True, slots=True)
 class CreateNodes:
-    """`count` nodes. Their label `label_key` has the `label_values` in turn."""
+    """`count` nodes. Their labels of `levels`, the coarsest first, have these values in turn, the last one fastest."""
 
     count: int
     prefix: str
     template: Json
-    label_key: str | None
-    label_values: tuple[str, ...]
+    levels: tuple[tuple[str, tuple[str, ...]], ...]
 
     def objects(self) -> Iterator[Json]:
         for number in range(self.count):
             name = self.template.get("metadata", {}).get("name") or f"{self.prefix}{number}"
-            labels = self.template.get("metadata", {}).get("labels", {})
-            if self.label_key:
-                labels = {**labels, self.label_key: self.label_values[number % len(self.label_values)]}
+            labels, rest = {**self.template.get("metadata", {}).get("labels", {})}, number
+            for key, values in reversed(self.levels):
+                rest, place = divmod(rest, len(values))
+                labels[key] = values[place]
             body = node(name, labels=labels)
             status = self.template.get("status", {})
             for field in ("capacity", "allocatable"):
@@ -270,13 +270,15 @@ class _Reader:
     def read(self, number: int, raw: Json) -> Operation:
         match raw["opcode"]:
             case "createNodes":
-                labels = raw.get("labelNodePrepareStrategy", {})
+                given = raw.get("labelNodePrepareStrategy", [])
                 return CreateNodes(
                     self._count(raw),
                     f"{_NODE_PREFIX}{number}-" if number else _NODE_PREFIX,
                     self._template(raw.get("nodeTemplatePath", "node-default")),
-                    labels.get("labelKey"),
-                    tuple(labels.get("labelValues", ())),
+                    tuple(
+                        (each["labelKey"], tuple(each["labelValues"]))
+                        for each in (given if isinstance(given, list) else [given])
+                    ),
                 )
             case "createNamespaces":
                 return CreateNamespaces(self._count(raw), raw["prefix"])
