@@ -148,6 +148,15 @@ def _gang(size: int, nodes: int) -> Objects:
     return Objects([("placed", raw) for raw in placed], [group, *_pods(members)])
 
 
+def _gang_beside_nominated(size: int, nodes: int) -> Objects:
+    """The same, and as many gated pods that are nominated to the nodes, for which the gang leaves room."""
+    found, gated = _gang(size, nodes), {"schedulingGates": [{"name": "wait"}]}
+    for index in range(size):
+        raw = ours(f"nominated-{index}", requests={"cpu": "1"}, priority=1_000, spec=gated)
+        found.before.append(("Pod", {**raw, "status": {"nominatedNodeName": node_name(index % nodes)}}))
+    return found
+
+
 def _packed(size: int, nodes: int) -> Objects:
     """Pods that a policy packs. Fewer nodes than they need have room for them; a solver searches for the best placement."""
     choose, free = Random(size), size // 3
@@ -205,6 +214,7 @@ LOADS: Final = (
     Load("a pod with 100 claims, 2,400 devices", 100, _many_claims),
     Load("50 pods with 4,000 anti-affinity terms each, 10 a second", 50, _many_terms, 0.1),
     Load("a gang of 1,000 that preempts 2,000 pods", 1_000, _gang),
+    Load("the same gang beside 1,000 nominated pods", 1_000, _gang_beside_nominated),
     Load("a pod with 2,000 host ports", 2_000, _host_ports),
     Load("200 pods that a policy packs, which do not all fit", 200, _packed, solves=True),
 )
