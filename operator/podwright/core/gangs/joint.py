@@ -1,7 +1,7 @@
 """Joint: members that do not fit one after the other are planned all at once, as an integer program.
 
     by counting, could they fit? ─► the program ─► a solver, in a process of its own ─► a solution
-        ─► each member goes through all filters ─┬─► a placement
+        ─► each member goes through all filters ─┬─► a placement ─► once more, closer together
                                                  └─► one is refused: without it there, again
 
 There are three ends: a placement, a proof that there is none, or none that was found in the time. A solution that the
@@ -27,6 +27,7 @@ from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.decisions import GangFault, GangPlacement
 from podwright.core.gangs.joint_program import JointProgram
 from podwright.core.gangs.simulation import Simulation
+from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.state.cache import Cache
@@ -34,6 +35,8 @@ from podwright.core.state.transaction import CacheTransaction
 
 SECONDS: Final = 5.0
 """How long solvers may work for one plan."""
+CLOSER_SECONDS: Final = 1.0
+"""Of these, at most so long for members that are placed, but may be closer together."""
 MAX_ROUNDS: Final = 20
 MAX_WORK: Final = MOST_WORK // 4
 """How much is tried with solutions, in nodes looked at, before no further pass over refused pods begins: seconds."""
@@ -52,6 +55,7 @@ class Joint:
     framework: Framework
     cache: Cache
     group: PodGroup
+    near: Closeness
     below: RandomBelow
     solve: Solver
 
@@ -81,7 +85,7 @@ class Joint:
         return self._search(joint, pods)
 
     def branch(self, pods: Sequence[PodInfo]) -> Branch:
-        return branch_of(self.cache, self.group, pods, self.group.near)
+        return branch_of(self.cache, self.group, pods, self.near)
 
     def _search(self, joint: JointProgram, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | str:
         left, work = SECONDS, 0
@@ -93,12 +97,31 @@ class Joint:
             if answer.found is None:
                 return PROVED if answer.proved and not number else NOT_FOUND
             decision = self.check(joint, answer.found, pods)
+            if isinstance(decision, GangPlacement):
+                return self._closer(joint, answer.found, decision, pods, left)
             if not isinstance(decision, int):
                 return decision
             work += decision
             if left <= 0 or work > MAX_WORK:
                 break
         return NOT_FOUND
+
+    def _closer(
+        self, joint: JointProgram, found: Int64s, decision: GangPlacement, pods: Sequence[PodInfo], left: float
+    ) -> GangPlacement:
+        """The decision about this solution, or one that is closer at preferred levels."""
+        try:
+            if left <= 0 or not joint.prefer_close():
+                return decision
+            answer = self.solve(joint.program(joint.placed(found)), min(left, CLOSER_SECONDS))
+        except (ValueError, TooLargeError):
+            return decision
+        if answer.found is None or joint.spread(answer.found) >= joint.spread(found):
+            return decision
+        closer = self.check(joint, answer.found, pods)
+        if isinstance(closer, GangPlacement) and len(closer.placements) >= len(decision.placements):
+            return closer
+        return decision
 
     def check(self, joint: JointProgram, found: Int64s, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | int:
         """The placement, if all members pass the filters. Otherwise the program learns which do not, and the work of

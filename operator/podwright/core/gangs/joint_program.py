@@ -25,7 +25,7 @@ from podwright.core.framework.program import Answer, Program, Rows, TooLargeErro
 from podwright.core.gangs.branches import Branch
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.evictions import Evictions
-from podwright.core.gangs.topology_domains import common_domain
+from podwright.core.gangs.topology_domains import common_domain, used_domains
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 
@@ -87,6 +87,8 @@ class JointProgram:
                 self.kinds[rule.member].most[rule.nodes] = 0
         self._rows = Rows()
         self._placing: list[int] = []
+        self._spread: list[list[tuple[Columns, float]]] = []
+        """By aim of `prefer_close`: the columns of members in each domain, and what it costs to have some there."""
 
     def build(self) -> Self:
         """Makes the rows, of the cache as it was before. Raises ValueError if members that are placed are not in one
@@ -134,6 +136,19 @@ class JointProgram:
         """Of the kinds that this solution has on a node, only so many members pass the filters there."""
         columns = np.array([kind.columns[slot] for kind in self.kinds if kind.columns[slot] >= 0])
         self._rows.at_most(columns[found[columns] > 0], placed)
+
+    def prefer_close(self) -> bool:
+        """After what is aimed at: as few domains as possible of each level down to the preferred one, the fullest first.
+        Domains with members that have a node cost nothing. False if no level is preferred. Raises as `build`.
+        """
+        for branch in self._all(self._branch):
+            if branch.near.preferred:
+                self._prefer_close(branch)
+        return bool(self._spread)
+
+    def spread(self, found: Int64s) -> list[float]:
+        """How far apart a solution has the members: the less the better, the first number first."""
+        return [sum(cost for columns, cost in level if found[columns].any()) for level in self._spread]
 
     def placed(self, found: Int64s) -> Iterator[tuple[PodInfo, int]]:
         """The members that a solution places, each with the slot of its node."""
@@ -444,7 +459,34 @@ class JointProgram:
             if len(outside):
                 self._rows.at_most(outside, 0)
 
-    def _all_kinds(self, branch: Branch) -> Iterator[Kind]:
-        yield from self._kinds_of[id(branch)]
+    def _prefer_close(self, branch: Branch) -> None:
+        tree, pods = self._cache.topologies.tree(branch.near), branch.all_untried
+        kinds = [self.kinds.index(kind) for kind in self._all_kinds(branch)]
+        used = used_domains(self._cache, tree, branch.there)
+        room = CapacityBounds(self._framework, self._cache, pods).per_node()
+        for number in range(max(tree.required, 0), tree.preferred + 1):
+            # A node without the label is a domain of its own, which costs more.
+            level, alone = tree.levels[number], np.arange(len(room))
+            codes = np.where(level.codes < 0, len(level) + alone, level.codes)
+            costs = np.append(np.where(used[number], 0, 1), np.full(len(alone), 2))
+            domains = {
+                each: columns for each, columns in self._by_domain(kinds, codes, len(costs)).items() if costs[each]
+            }
+            taken = self._rows.variables([1] * len(domains))
+            for columns, variable in zip(domains.values(), taken.tolist(), strict=True):
+                self._only_if(columns, len(pods), variable)
+            wanted = [costs[[*domains]]]
+            if number == tree.preferred:
+                wanted.append(np.bincount(codes, room, len(costs))[[*domains]] / (room.sum() + 1))
+            for each in wanted:
+                self._rows.prefer(taken, -each)
+                self._spread.append([*zip(domains.values(), each.tolist(), strict=True)])
+
+    def _all(self, branch: Branch) -> Iterator[Branch]:
+        yield branch
         for child in branch.children:
-            yield from self._all_kinds(child)
+            yield from self._all(child)
+
+    def _all_kinds(self, branch: Branch) -> Iterator[Kind]:
+        for each in self._all(branch):
+            yield from self._kinds_of[id(each)]

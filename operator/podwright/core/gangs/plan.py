@@ -150,7 +150,14 @@ def decide(planner: GangPlanner, pods: Sequence[PodInfo], now: float) -> GangDec
         from podwright.core.gangs.joint import Joint  # noqa: PLC0415 -- few gangs need it
         from podwright.core.gangs.least_victims import LeastVictims  # noqa: PLC0415 -- as Joint
 
-        joint = Joint(planner.framework, planner.cache, planner.group, planner.below, planner.solve)
+        joint = Joint(
+            framework=planner.framework,
+            cache=planner.cache,
+            group=planner.group,
+            near=planner.near,
+            below=planner.below,
+            solve=planner.solve,
+        )
         improve = LeastVictims(joint, now).improve
         if decision.attempts and not waits_for_victims(planner.cache, planner.group, pods):
             planned = joint.plan(pods)

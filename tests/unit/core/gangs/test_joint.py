@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from dataclasses import replace
@@ -103,6 +104,80 @@ class TestPlacements:
         cluster = MixedCluster([room("large", 8), room("small", 3)], [("s", 3, {}), ("l", 8, {})])
         cluster.cache.nominator.add(cluster.members[0], "large")
         assert nodes_of(jointly(cluster)) == {"s0": "small", "l0": "large"}
+
+
+class TestClose:
+    """Members whose policy prefers one rack, where they do not fit one after the other."""
+
+    RACK = "example.com/rack"
+
+    def cluster(self, cpus: dict[str, int], sizes: list[int]) -> MixedCluster:
+        """Nodes by `zone/rack/host` with so many CPUs, and members with so many."""
+        nodes = []
+        for path, cpu in cpus.items():
+            zone, rack, _ = path.split("/")
+            nodes.append(room(path.replace("/", "-"), cpu, zone))
+            nodes[-1]["metadata"]["labels"] |= {self.RACK: f"{zone}-{rack}"} if rack else {}
+        cluster = MixedCluster(nodes, [(f"s{size}", size, {}) for size in sizes])
+        cluster.cache.topologies.set("podwright.dev/default", (ZONE, self.RACK, HOST))
+        return cluster
+
+    def plan(self, cluster: MixedCluster, solver: Any = by_highs) -> dict[str, str]:
+        planner = replace(cluster.planner, pack_by=self.RACK)
+        made = joint.Joint(
+            framework=planner.framework,
+            cache=planner.cache,
+            group=planner.group,
+            near=planner.near,
+            below=planner.below,
+            solve=solver,
+        )
+        return nodes_of(made.plan(cluster.members))
+
+    def test_the_fullest_domain_that_takes_all(self):
+        nodes = {"x/a/1": 4, "x/a/2": 8, "x/a/3": 8, "y/a/1": 3, "y/a/2": 8, "y/b/1": 8, "y/b/2": 8, "y/b/3": 5}
+        assert set(self.plan(self.cluster(nodes, [3, 8])).values()) == {"y-a-1", "y-a-2"}
+
+    def test_nodes_without_the_label_come_last(self):
+        nodes = {"x//1": 8, "x//2": 8, "x/a/1": 8, "x/b/1": 8}
+        assert set(self.plan(self.cluster(nodes, [7, 7])).values()) == {"x-a-1", "x-b-1"}
+
+    def test_where_members_are_costs_nothing(self):
+        cluster = self.cluster({"x/a/1": 8, "x/a/2": 8, "y/a/1": 4, "y/a/2": 3}, [3, 4, 4])
+        cluster.cache.assume(cluster.members[1], "x-a-1")
+        del cluster.members[1]
+        assert set(self.plan(cluster).values()) <= {"x-a-1", "x-a-2"}
+
+    def test_without_a_better_answer_the_first_one_counts(self):
+        asked = []
+
+        def only_once(program, seconds):
+            asked.append(program)
+            return by_highs(program, seconds) if len(asked) == 1 else Answer(problem="it hung")
+
+        assert len(self.plan(self.cluster({"x/a/1": 8, "y/a/1": 8}, [8, 8]), only_once)) == 2
+        assert len(asked) == 2
+
+    @pytest.mark.parametrize("seed", range(CASES))
+    def test_in_as_few_zones_and_racks_as_any_placement(self, seed):
+        choose = random.Random(seed)
+        paths = [f"{zone}/{rack}/{host}" for zone in "xy" for rack in "ab" for host in range(choose.randint(1, 2))]
+        cpus = {path: choose.randint(1, 6) for path in paths}
+        sizes = [choose.randint(1, 3) for _ in range(choose.randint(2, 4))]
+        best = None
+        for chosen in itertools.product(paths, repeat=len(sizes)):
+            used = Counter()
+            for path, size in zip(chosen, sizes, strict=True):
+                used[path] += size
+            if all(used[path] <= cpus[path] for path in used):
+                spread = len({path[0] for path in chosen}), len({path[:3] for path in chosen})
+                best = min(best or spread, spread)
+        cluster = self.cluster(cpus, sizes)
+        if best is None:
+            assert isinstance(jointly(cluster), GangRejection)
+            return
+        found = self.plan(cluster).values()
+        assert (len({name[0] for name in found}), len({name[:3] for name in found})) == best
 
 
 class TestProofs:
