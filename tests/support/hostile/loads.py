@@ -149,10 +149,10 @@ def _gang(size: int, nodes: int) -> Objects:
 
 
 def _gang_beside_nominated(size: int, nodes: int) -> Objects:
-    """The same, and as many gated pods that are nominated to the nodes, for which the gang leaves room."""
+    """The same, and as many gated pods that are nominated to the nodes. The gang leaves room for half of them."""
     found, gated = _gang(size, nodes), {"schedulingGates": [{"name": "wait"}]}
     for index in range(size):
-        raw = ours(f"nominated-{index}", requests={"cpu": "1"}, priority=1_000, spec=gated)
+        raw = ours(f"nominated-{index}", requests={"cpu": "1"}, priority=(5, 1_000)[index % 2], spec=gated)
         found.before.append(("Pod", {**raw, "status": {"nominatedNodeName": node_name(index % nodes)}}))
     return found
 

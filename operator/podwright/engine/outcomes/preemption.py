@@ -87,7 +87,7 @@ class Preemptions:
         self._metrics.observe(PREEMPTION_VICTIMS, len(wanted.victims))
         self._count_violations(preemptor, wanted.violations)
         self.hold_room((pod,))
-        self._clear_lower_nominations((wanted.nominated_node,), pod, {pod.uid})
+        deque(self._clear_lower_nominations((wanted.nominated_node,), pod, {pod.uid}), 0)
         deque(self._remove_victims(framework, preemptor, wanted.victims, lambda: True), 0)
 
     def carry_out_gang(
@@ -106,7 +106,7 @@ class Preemptions:
         if not members or not preemption.victims:
             return True
         uids = tuple(member.uid for member in members)
-        self._clear_lower_nominations(set(preemption.nominations.values()), members[0], set(uids))
+        yield from self._clear_lower_nominations({*preemption.nominations.values()}, members[0], {*uids})
         subject = Regarding.group(group, members[0].scheduler_name)
         preemptor = _Preemptor(group.key, uids, subject, WHOLE_CLUSTER, has_queue(self._cache, members[0]))
         self._metrics.observe(GROUP_PREEMPTION_VICTIMS, len(preemption.victims))
@@ -122,7 +122,7 @@ class Preemptions:
         if pods and has_queue(self._cache, pods[0]):
             self._cache.nominator.hold_room(pod.uid for pod in pods)
 
-    def _clear_lower_nominations(self, nodes: Iterable[str], pod: PodInfo, spared: AbstractSet[str]) -> None:
+    def _clear_lower_nominations(self, nodes: Iterable[str], pod: PodInfo, spared: AbstractSet[str]) -> Steps[None]:
         """Clears the nominations to these nodes of pods that leave room for this one."""
         nominator = self._cache.nominator
         for node_name in nodes:
@@ -132,6 +132,7 @@ class Preemptions:
                     continue
                 nominator.remove(lower.uid)
                 self._status.write(lower, None, "")
+            yield
 
     def _remove_victims(
         self,
