@@ -74,6 +74,7 @@ class PotentialVictims:
         """
         is_member = cache.groups.is_member
         for info in cache.nodes.values():
+            cache.deadline.point()
             if info.node is None:
                 continue
             on_useless_node = useful is not None and not useful[info.slot]
@@ -174,20 +175,27 @@ class ClaimedVictims:
         by_node: dict[str, list[Unit]] = {}
         self.candidates = claim.candidates([pod for info in infos for pod in info.pods.values()])
         for unit in self.candidates:
+            cache.deadline.point()
             info = cache.placement(unit.pods[0].uid)
             assert info is not None, "candidates are placed"
             by_node.setdefault(info.name, []).append(unit)
 
         def cost(node_name: str) -> tuple[float, ...]:
             """First nodes that can be emptied, of these first the one where that costs least."""
+            cache.deadline.point()
             pods = [pod for unit in by_node[node_name] for pod in unit.pods]
             return (max(0, len(cache.nodes[node_name].pods) - len(pods)), *claim.cost(pods))
 
         left = [unit for name in sorted(by_node, key=cost) for unit in reversed(by_node[name])]
         if only is not None:
             left = sorted((unit for unit in left if unit.pods[0].uid in only), key=claim.is_overdue)
+
+        def is_refused(unit: Unit) -> bool:
+            cache.deadline.point()
+            return not claim.take(unit)
+
         # What is taken in the gang's own part of the tree may allow more to be taken outside of it.
-        while left and len(refused := [unit for unit in left if not claim.take(unit)]) < len(left):
+        while left and len(refused := [*filter(is_refused, left)]) < len(left):
             left = refused
         self._units = tuple(claim.taken)
         self.pods: Sequence[PodInfo] = [pod for unit in self._units for pod in unit.pods]
@@ -229,6 +237,7 @@ def any_lower_priority(priority: int, cache: Cache) -> bool:
     if not may_be_below(priority, cache):
         return False
     for info in cache.nodes.values():
+        cache.deadline.point()
         if info.node is None:
             continue
         for pod in info.pods.values():

@@ -191,9 +191,13 @@ class QueueClaim:
 
     def candidates(self, pods: Iterable[PodInfo]) -> list[Unit]:
         """The units to which these placed pods belong that may be victims, each by itself. The least important last."""
-        units = [unit for unit in units_below(ABOVE_ALL, pods, self._cache) if self._is_candidate(unit)]
-        units.sort(key=self.importance)
-        return units
+        importance = self.importance
+
+        def key(unit: Unit) -> tuple[Any, ...]:
+            self._cache.deadline.point()
+            return importance(unit)
+
+        return sorted(filter(self._is_candidate, units_below(ABOVE_ALL, pods, self._cache)), key=key)
 
     @cached_property
     def importance(self) -> Callable[[Unit], tuple[Any, ...]]:
@@ -215,6 +219,7 @@ class QueueClaim:
         return (-surplus, max(pod.priority for pod in staying), lost, len(staying))
 
     def _is_candidate(self, unit: Unit) -> bool:
+        self._cache.deadline.point()
         staying = [pod for pod in unit.pods if not pod.terminating]
         overdue = self._is_overdue(staying)
         for pod in staying:

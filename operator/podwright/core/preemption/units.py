@@ -81,8 +81,9 @@ def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Un
     """The units of lower priority to which these placed pods belong, in the order of the pods."""
     units: list[Unit] = []
     seen: set[str] = set()
-    groups = cache.groups
+    groups, deadline = cache.groups, cache.deadline
     for pod in pods:
+        deadline.point()
         if not pod.group or not groups.is_member(pod):
             if pod.priority < priority:
                 units.append(Unit((pod,), pod.priority))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from podwright.core.gangs import gang_preemption
@@ -70,6 +72,19 @@ def test_a_gang_takes_from_lower_priorities_of_its_own_queue():
         cluster.runs(f"b{i}", "b", "n0", priority=0)
     assert cluster.gang_victims(cluster.gang("gang", "a", 2, priority=2)) == ["low0", "low1"]
     assert cluster.gang_victims(cluster.gang("large", "a", 3, priority=2)) == []
+
+
+def test_the_search_for_victims_may_end_at_each_pod():
+    def points(running: int) -> int:
+        cluster, found = QueuedCluster([4] * (running // 4), [queue("a"), queue("b")]), Counter[str]()
+        for i in range(running):
+            cluster.runs(f"b{i}", "b", f"n{i // 4}")
+        cluster.waits("b-more", "b")
+        cluster.cache.deadline.check = lambda: found.update(("point",))
+        assert len(cluster.gang_victims(cluster.gang("gang", "a", 2))) == 2
+        return found["point"]
+
+    assert points(80) - points(40) >= 4 * 40
 
 
 class TestVictims:
