@@ -363,15 +363,15 @@ def select_host(total: WholeNumbers, below: RandomBelow, best: Sequence[int] | N
     too. `best`: the indices of the greatest, in ascending order, if they are known.
     """
     if best is None:
-        best = (total == total.max()).nonzero()[0]
+        best = (total == total[total.argmax()]).nonzero()[0]
     if len(best) > 1:
         which = below(len(best))
         return int(best[which]), int(best[which - 1])
     first = int(best[0])
     if len(total) == 1:
         return first, None
-    before = int(np.argmax(total[:first])) if first else -1
-    after = first + 1 + int(np.argmax(total[first + 1 :])) if first + 1 < len(total) else -1
+    before = int(total[:first].argmax()) if first else -1
+    after = first + 1 + int(total[first + 1 :].argmax()) if first + 1 < len(total) else -1
     if before < 0 or (after >= 0 and total[after] > total[before]):
         return first, after
     return first, before

@@ -38,7 +38,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.kept_totals import KeptTotals, added_up
 from podwright.core.framework.observer import NO_OBSERVER, Observer
-from podwright.core.framework.pre_filter_outcome import PreFilterOutcome, nowhere
+from podwright.core.framework.pre_filter_outcome import ANYWHERE, PreFilterOutcome, nowhere
 from podwright.core.framework.profile import Point, Profile
 from podwright.core.framework.status import SKIP, Code, Status, unschedulable
 from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
@@ -152,6 +152,8 @@ class Framework(BuiltPlugins):
         for refusing, check in refusals.items() if refusals else ():
             if (refusal := check(pod)) is not None:
                 return PreFilterOutcome(refusal.by(refusing), None, ())
+        if rejection is None and names is None:
+            return ANYWHERE
         return PreFilterOutcome(rejection, names, tuple(sorted(narrowed_by)))
 
     def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable, diagnosis: NodeDiagnosis) -> Bools:

@@ -241,9 +241,9 @@ class Feasible:
         if not infeasible:
             return cls(table, _all_rows(size))
         if size < FILLED_SIZE or infeasible * ROWS_PER_GAP > size:
-            return cls(table, np.flatnonzero(alive))
+            return cls(table, alive.nonzero()[0])
         count = size - infeasible
-        return cls(table, None, (np.flatnonzero(~alive[:count]), count + np.flatnonzero(alive[count:])), count)
+        return cls(table, None, ((~alive[:count]).nonzero()[0], count + alive[count:].nonzero()[0]), count)
 
     def __len__(self) -> int:
         return self._count

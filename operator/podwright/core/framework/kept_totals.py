@@ -67,14 +67,14 @@ class KeptTotal(Sequence[int]):
             self._change(rows, added_up(parts, self._constant, self.total.dtype))
 
     def _change(self, rows: Slots, totals: WholeNumbers) -> None:
-        greatest, most = self.total[self[0]], totals.max()
+        greatest, most = self.total[self[0]], totals[totals.argmax()]
         before = self.total[rows] == greatest
         self.total[rows] = totals
         if most > greatest:
             self._best, self._gone = np.sort(rows[totals == most]), []
             return
         now = totals == greatest
-        if (now > before).any():
+        if np.count_nonzero(now > before):
             self._find_best()
             return
         for position in self._best.searchsorted(rows[before > now]).tolist():
@@ -85,7 +85,7 @@ class KeptTotal(Sequence[int]):
             self._best, self._gone = np.delete(self._best, self._gone), []
 
     def _find_best(self) -> None:
-        self._best, self._gone = (self.total == self.total.max()).nonzero()[0], []
+        self._best, self._gone = (self.total == self.total[self.total.argmax()]).nonzero()[0], []
 
 
 class KeptTotals:
@@ -108,7 +108,8 @@ class KeptTotals:
 
 def added_up(parts: Parts, constant: int, dtype: Number) -> WholeNumbers:
     """The sum of a constant and of these arrays times their weights, of which there is at least one."""
-    total: Any = np.full(len(parts[0][0]), constant, dtype)
+    total: Any = np.empty(len(parts[0][0]), dtype)
+    total.fill(constant)
     for scores, weight in parts:
         part = scores if scores.dtype == total.dtype else scores.astype(total.dtype)
         total += part if weight == 1 else part * weight

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from podwright.core.framework.status import Status, unresolvable
 
@@ -17,6 +18,10 @@ class PreFilterOutcome:
     status: Status | None
     node_names: frozenset[str] | None
     narrowed_by: tuple[str, ...]
+
+
+ANYWHERE: Final = PreFilterOutcome(None, None, ())
+"""Made once, because it is frequent."""
 
 
 def nowhere(plugins: Iterable[str]) -> Status:

@@ -10,6 +10,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.explaining import NodeChange, Why
 from podwright.core.framework.helpers import rejected_alike
@@ -70,7 +72,7 @@ class NodeUnschedulable(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         cordoned = table.unschedulable
-        if not cordoned.any() or self._tolerates(pod):
+        if not np.count_nonzero(cordoned) or self._tolerates(pod):
             return None
         return rejected_alike(~cordoned, _CORDONED)
 

@@ -84,7 +84,7 @@ def _contributions(
 
 def normalize(scores: WholeNumbers) -> Int16s | int:
     """int16[feasible]: 100 · (score - lowest) / (highest - lowest), truncated; 0 if all are equal."""
-    lowest, highest = int(np.min(scores)), int(np.max(scores))
+    lowest, highest = int(scores[scores.argmin()]), int(scores[scores.argmax()])
     if lowest == highest:
         return 0
     shares = np.subtract(scores, lowest, dtype=np.float64)

@@ -129,7 +129,7 @@ class _BalanceScore(ScoreFormula):
         balance = _balances(self._demand, rows, self._scratch)
         balance -= before if slots is None else before[slots]
         balance *= 0.5
-        np.copyto(out, balance, casting="unsafe")
+        out[:] = balance
 
 
 class _BalanceFormula:

@@ -89,7 +89,7 @@ class AllocationStrategy(ABC):
             divisor = float(weights.sum())
         total = _sum(terms)
         total /= divisor
-        np.copyto(out, total, casting="unsafe")
+        out[:] = total
 
     def _weights_of(self, demand: Demand) -> Floats:
         return self._weight_column[list(demand.places)]
@@ -185,7 +185,7 @@ class RequestedToCapacityRatio(MostAllocated):
         total = _sum(scores)
         total /= np.maximum(_sum(weights), 1.0)
         total += 0.5
-        np.copyto(out, total, casting="unsafe")
+        out[:] = total
 
 
 SIMPLE: Final[dict[str, Callable[[Sequence[ResourceSpec]], AllocationStrategy]]] = {
