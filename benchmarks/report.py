@@ -118,7 +118,7 @@ def queues(entries: list[Json]) -> str:
     rows = []
     for promise in of_queues(entries):
         found = promise.verdict
-        form = "{:.2f}" if found.found < 10 else "{:,.0f}"
+        form = "{:.2f}" if found.found < 10 else "{:,.1f}" if found.found < 100 else "{:,.0f}"
         at = f"{'at least' if found.at_least else 'at most'} {found.bound:,g}"
         target = (at, _said(found)) if found.bound else ("", "")
         rows.append((promise.what, form.format(found.found), *target, promise.peer, f"{promise.others:.0%}"))
