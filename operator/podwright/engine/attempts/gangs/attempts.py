@@ -142,8 +142,9 @@ class Gangs:
         members = self._members.take(group, first, policy.framework)
         if not members:
             return
-        if all(member.policy == policy.label for member in members) and self._queue.wait_for_room(members):
-            return
+        same_policy = all(member.policy == policy.label for member in members)
+        if same_policy and not first.costly and self._queue.wait_for_room(members):
+            return  # of costly ones, a child process counts
         for member in members:
             member.policy = policy.label
         try:
