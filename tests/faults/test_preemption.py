@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from podwright.testing import wait_until
 from support.control_plane import operator_process as kit
 from support.faults.arena import Arena
 from support.faults.proxy import CUT, RESPONSE_LOST, FaultProxy, Faults, is_write
@@ -22,13 +23,14 @@ def test_failing_requests_cause_no_extra_victims(arena: Arena) -> None:
         proxy.faults = [Faults({CUT: 0.1, RESPONSE_LOST: 0.1, "500": 0.1, "429": 0.05}, is_write)]
         started = time.monotonic()
         arena.pods(NODES, "high", cpu="2", priorityClassName="faults-high")
-        deadline = started + 90
-        while arena.bound() < 3 * NODES and time.monotonic() < deadline:
+
+        def all_bound() -> bool:
             for raw in kit.pods(cluster, arena.namespace):  # there is no kubelet to end them
                 if raw["metadata"].get("deletionTimestamp"):
                     cluster.client.delete(arena.pod(raw["metadata"]["name"]))
-            time.sleep(0.2)
-        arena.wait_bound(3 * NODES, 5)
+            return arena.bound() == 3 * NODES
+
+        wait_until(all_bound, 60, "the preemptors are bound")
         proxy.faults = []
         arena.wait_settled()
     arena.verify()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podwright.testing import ControlPlane
+from podwright.testing import ControlPlane, wait_until
 from support.control_plane import operator_process
 from support.kueue import stand_in
 
@@ -40,6 +40,8 @@ def kueue_installed(installed: ControlPlane) -> ControlPlane:
 @pytest.fixture
 def kueue(kueue_installed: ControlPlane, empty_cluster: ControlPlane, namespace: str) -> Iterator[stand_in.Kueue]:
     """Kueue in a new namespace of the cluster without nodes. Its Workloads and all Reservations are deleted."""
+    gone = lambda: stand_in.reservations(empty_cluster) == []
+    wait_until(gone, 30, "nothing is held: the check may write a place again until it knows of the deletion")
     yield stand_in.Kueue(empty_cluster, namespace)
     empty_cluster.client.request("DELETE", f"{stand_in.API}/namespaces/{namespace}/workloads")
     empty_cluster.client.request("DELETE", stand_in.RESERVATIONS)

@@ -37,6 +37,8 @@ def test_the_operator_goes_on_without_the_crd_and_watches_policies_again_when_it
         kit.wait_bound(cluster, namespace, 1)
         cluster.client.request("DELETE", CRD)
         wait_until(lambda: cluster.client.raw("GET", kit.POLICIES)[0] == 404, 30, "the API server serves no policies")
+        accepted = lambda: operator.metric("podwright_policies", state="accepted")
+        wait_until(lambda: accepted() == 0, 30, "the operator knows of no policy")
         cluster.client.create(pod("meanwhile", namespace, scheduler="podwright"))
         kit.wait_bound(cluster, namespace, 2)
         kit.install(cluster)

@@ -9,7 +9,7 @@ import pytest
 from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
 from support.gangs import volcano
-from support.gangs.pod_groups import LABEL, OURS, Case, install_crd, remove_crd, remove_groups
+from support.gangs.pod_groups import LABEL, OURS, Case, install_crd, remove_crd, remove_groups, status_and_reason
 
 
 @pytest.fixture
@@ -185,18 +185,20 @@ def test_a_group_of_volcano_is_scheduled_as_a_whole_without_an_edit(volcano_case
         case.wait_passed_over("lws")
         assert case.places("lws") == []
         members([2])
-        wait_until(lambda: kit.condition(cluster.client.read(made), "Unschedulable"), 60, "the group has a condition")
-        waits = kit.condition(cluster.client.read(made), "Unschedulable")
-        assert (waits["status"], waits["reason"]) == ("True", "NotEnoughResources")
+        waits = lambda: kit.condition(cluster.client.read(made), "Unschedulable")
+        expected = ("True", "NotEnoughResources")
+        wait_until(lambda: status_and_reason(waits()) == expected, 60, "the group has a condition")
         assert case.places("lws") == []
         cluster.client.create(node("another", cpu="2"))
         case.wait_placed("lws", 3)
         wait_until(lambda: phase() == "Running", 60, "enough pods have a node")
         case.set_phase([f"lws-{i}" for i in range(3)], "Running")
         wait_until(lambda: cluster.client.read(made)["status"]["running"] == 3, 60, "the group runs")
-        status = cluster.client.read(made)["status"]
-        (condition,) = status["conditions"]
-        assert (status["phase"], condition["type"], condition["status"]) == ("Running", "Scheduled", "True")
+        assert phase() == "Running"
+        conditions = lambda: [
+            (each["type"], each["status"]) for each in cluster.client.read(made)["status"]["conditions"]
+        ]
+        wait_until(lambda: conditions() == [("Scheduled", "True")], 60, "the group no longer waits")
         case.set_phase([f"lws-{i}" for i in range(3)], "Succeeded")
         wait_until(lambda: phase() == "Completed", 60, "the group is complete")
 

@@ -49,8 +49,8 @@ def test_the_pods_of_a_job_are_the_gang_that_its_controller_makes(case):
         job(case, "train", 3, {"gang": {"minCount": 3}})
         groups = lambda: case.cluster.client.items(f"/apis/{WORKLOAD}/namespaces/{case.namespace}/podgroups")
         waits = lambda: kit.condition(groups()[0], "PodGroupInitiallyScheduled") if groups() else {}
-        wait_until(lambda: waits().get("reason") == "Unschedulable", 60, "the group of the Job says that it waits")
-        assert "2 scheduled" in waits()["message"]
+        says = lambda: waits().get("reason") == "Unschedulable" and "2 scheduled" in waits()["message"]
+        wait_until(says, 60, "the group of the Job says that it waits")
         assert case.places("train") == []
         case.cluster.client.create(node("another", cpu="1"))
         case.wait_placed("train", 3)

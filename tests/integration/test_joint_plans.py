@@ -60,6 +60,7 @@ def test_members_that_fit_only_together_are_placed(case):
     with kit.running(case.cluster):
         group = create(case)
         case.wait_condition(group, "True", "Scheduled")
+        case.wait_placed("train", 2)
         places = {raw["metadata"]["name"]: raw["spec"]["nodeName"] for raw in kit.pods(case.cluster, case.namespace)}
         assert places == {"train-0": "small", "train-1": "large"}
 

@@ -72,7 +72,9 @@ def test_what_is_left_of_a_gang_of_kai_is_evicted_after_its_grace_period(case):
     case.cluster.client.request("DELETE", f"/api/v1/namespaces/{case.namespace}/pods/train-0", query=AT_ONCE)
     left = lambda: [raw for raw in kit.pods(case.cluster, case.namespace) if "deletionTimestamp" not in raw["metadata"]]
     wait_until(lambda: left() == [], 60, "the other two pods are evicted")
-    (note,) = {event["note"] for event in kit.events(case.cluster, case.namespace, "StalePodGroup")}
+    notes = lambda: {event["note"] for event in kit.events(case.cluster, case.namespace, "StalePodGroup")}
+    wait_until(notes, 30, "an event of the group says what becomes of it")
+    (note,) = notes()
     assert note.startswith(f"{case.namespace}/train: 2 of 3 pods that start together have a node")
     told = lambda: {event["regarding"]["name"] for event in kit.events(case.cluster, case.namespace, "Evicted")}
     wait_until(lambda: told() == {"train-1", "train-2"}, 30, "events of the pods say why")

@@ -55,7 +55,8 @@ def test_a_workload_that_fits_gets_a_place_and_its_pods_take_it(kueue, checking)
     promised = sorted(slot["node"] for spec in held.values() for slot in spec["slots"] for _ in range(slot["count"]))
     assert sorted(kueue.nodes_of("train").values()) == promised
     assert kit.over_committed(cluster) == {}
-    assert [event["regarding"]["name"] for event in kit.events(cluster, kueue.namespace, "FitsNow")] == ["train"]
+    told = lambda: [event["regarding"]["name"] for event in kit.events(cluster, kueue.namespace, "FitsNow")]
+    wait_until(lambda: told() == ["train"], 30, "an event says so")
     assert checking.metric("podwright_admission_check_answers_total", verdict="Ready") >= 1
     assert checking.metric("podwright_admission_check_places") == 1
 
@@ -75,8 +76,8 @@ def test_what_does_not_fit_is_retried_later_each_time_and_fits_when_there_is_roo
     assert "podSetUpdates" not in answer
     assert reservations(cluster) == []
     assert explained(kueue, "workload.kueue.x-k8s.io/train")["text"] == answer["message"]
-    notes = [event["note"] for event in kit.events(cluster, kueue.namespace, "DoesNotFitNow")]
-    assert notes == [answer["message"]]
+    notes = lambda: [event["note"] for event in kit.events(cluster, kueue.namespace, "DoesNotFitNow")]
+    wait_until(lambda: notes() == [answer["message"]], 30, "an event says why")
     cluster.bulk.create([node("n1", cpu="2")])
     kueue.retry("train")
     kueue.wait_answered("train", "Ready")
@@ -184,8 +185,7 @@ def test_no_pods_are_ready_without_a_place(kueue, checking):
     kueue.create("empty", pod_set(count=0))
     kueue.reserve_quota("empty")
     assert kueue.wait_answered("empty", "Ready")["message"] == "fits now: there are no pods to place"
-    # Until then, the place of the test before may still be there.
-    wait_until(lambda: reservations(kueue.cluster) == [], 30, "nothing is held")
+    assert reservations(kueue.cluster) == []
 
 
 def test_flavors_say_where_the_pods_may_go(kueue, checking):

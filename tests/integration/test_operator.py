@@ -79,7 +79,8 @@ def test_at_the_start_the_pod_with_the_highest_priority_is_scheduled_first(clust
         kit.wait_bound(cluster, namespace, 1, 20)
         failed = lambda: len({e["regarding"]["name"] for e in kit.events(cluster, namespace, "FailedScheduling")})
         wait_until(lambda: failed() == 30, 30, "the other pods have failed")
-        assert operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS) == 1
+        attempts = lambda: operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS)
+        wait_until(lambda: attempts() == 1, 20, "one attempt has placed its pod")
     assert cluster.client.read(pod("urgent", namespace))["spec"]["nodeName"] == "only"
     assert kit.events(cluster, namespace, "Preempted") == []
 

@@ -40,6 +40,7 @@ class Teams:
     def queue(self, name: str, **spec: Any) -> None:
         version = f"{self.resource.group}/{self.resource.version}"
         self.cluster.apply({"apiVersion": version, "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+        kit.wait_queue_known(self.cluster, name)
 
     def pods(self, prefix: str, count: int, metadata: Mapping[str, Any], **options: Any) -> None:
         found = []
@@ -152,10 +153,10 @@ def test_the_quickstart_of_kai_and_a_queue_of_ours_with_one_name(kai):
         }
         kit.wait_listed(kai.cluster, "schedulingqueues")
         kai.cluster.apply({**ours, "spec": {"state": "Hold"}})
-        kai.pods("held", 1, in_queue("default-queue"))
-        kai.wait_message("queue default-queue is in state Hold")
         says = lambda: kit.condition({"status": kai.status("default-queue")}, "Accepted").get("status")
         wait_until(lambda: says() == "False", 60, "KAI's queue says that it does not count")
+        kai.pods("held", 1, in_queue("default-queue"))
+        kai.wait_message("queue default-queue is in state Hold")
         kai.cluster.client.request("DELETE", "/apis/podwright.dev/v1alpha1/schedulingqueues/default-queue")
         kai.wait_bound("held", 1)
         wait_until(lambda: says() == "True", 60, "KAI's queue counts again")

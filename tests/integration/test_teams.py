@@ -28,6 +28,7 @@ class Teams:
         raw = queue(name, **spec)
         del raw["metadata"]["uid"], raw["metadata"]["generation"]
         self.cluster.apply(raw)
+        kit.wait_queue_known(self.cluster, name)
 
     def pods(self, prefix: str, team: str, count: int, **options: object) -> None:
         labels = {"app": prefix} | ({"podwright.dev/queue": team} if team else {})
@@ -89,7 +90,8 @@ def test_a_queue_with_a_limit_says_what_it_has_and_what_its_pods_wait_for(teams)
         teams.wait_bound("red", 2)
         teams.wait_status("red", summary="cpu 2 of 2", pendingPods=1, borrowed={"cpu": "1"}, capacity={"cpu": "8"})
         message = "red holds 2 of 2 cpu"
-        assert teams.status("red")["firstWaiting"]["message"] == message
+        first = lambda: teams.status("red").get("firstWaiting", {}).get("message")
+        wait_until(lambda: first() == message, 30, "the queue says what its first pod waits for")
         waiting = lambda: [
             kit.condition(each)
             for each in kit.pods(teams.cluster, teams.namespace)
@@ -129,12 +131,11 @@ def test_flavors_are_used_in_their_order_bounded_and_noted(teams):
             if each["spec"].get("nodeName")
         ]
         assert sorted(each["flavors"] for each in decisions) == [["fast"]] * 3 + [["slow"]] * 3
-        conditions = {each["type"]: each["message"] for each in teams.status("blue")["conditions"]}
-        assert (
-            "spec.flavors[missing].nodeSelector: no node has the labels model=missing"
-            in conditions["FlavorWithoutNodes"]
-        )
-        assert "FlavorWithoutNodes" in teams.cluster.kubectl("get", "events", "-A")
+        told = lambda: kit.condition({"status": teams.status("blue")}, "FlavorWithoutNodes").get("message", "")
+        text = "spec.flavors[missing].nodeSelector: no node has the labels model=missing"
+        wait_until(lambda: text in told(), 30, "the status says which flavor has no nodes")
+        events = lambda: teams.cluster.kubectl("get", "events", "-A")
+        wait_until(lambda: "FlavorWithoutNodes" in events(), 30, "there is an event about it")
 
 
 def test_a_team_takes_back_its_share_within_disruption_budgets(teams):
@@ -210,6 +211,8 @@ def test_who_may_read_only_a_namespace_sees_the_queue_that_it_uses(teams):
     with kit.reused(cluster, "--pod-intake=watch"):
         teams.queue("red", resources={"cpu": {"limit": 2, "guarantee": 1}})
         cluster.kubectl("label", "namespace", namespace, "podwright.dev/queue=red")
+        views = f"{kit.GROUP}/namespaces/{namespace}/queueviews"
+        wait_until(lambda: cluster.client.items(views), 30, "the operator knows whose queue the namespace uses")
         teams.pods("red", "", 3)
         teams.wait_bound("red", 2)
         shown = lambda: cluster.kubectl("get", "qview", "-n", namespace, "--no-headers", kubeconfig=login)

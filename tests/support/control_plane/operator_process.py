@@ -252,6 +252,14 @@ def wait_known(operator: Operator, nodes: int, pods: int) -> None:
     wait_until(lambda: _known(operator) == (nodes, pods), 30, f"the operator knows {nodes} nodes and {pods} pods")
 
 
+def wait_queue_known(cluster: ControlPlane, name: str) -> None:
+    """Wait until the operator that `reused` has started, if any, knows a queue, for the same reason."""
+    if cluster in _reused:
+        _, operator = _reused[cluster]
+        known = lambda: f'queue="{name}"' in operator.get("/metrics")[1]
+        wait_until(known, 30, f"the operator knows queue {name}")
+
+
 def wait_accepted(cluster: ControlPlane, policy: str) -> None:
     """Wait until the operator has accepted a SchedulerPolicy."""
     accepted = lambda: condition(cluster.client.get(f"{POLICIES}/{policy}"), "Accepted").get("status") == "True"

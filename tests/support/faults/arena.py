@@ -254,6 +254,8 @@ class Arena:
         crowded = {} if disturbed else kit.over_committed(self.cluster)
         assert not crowded, crowded
         placed = {raw["metadata"]["uid"]: raw["spec"].get("nodeName", "") for raw in kit.pods(self.cluster)}
+        bound = {uid for uid, name in placed.items() if name}
+        wait_until(lambda: ledger.bindings.keys() >= bound, 60, "the ledger has recorded the bindings")
         recorded = {uid: b.node_name for uid, b in ledger.bindings.items() if uid in placed}
         assert recorded == {uid: name for uid, name in placed.items() if name}
         announced = Counter(
