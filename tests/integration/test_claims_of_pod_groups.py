@@ -32,7 +32,7 @@ def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
         yield cluster
 
 
-@pytest.fixture(params=[OURS, KUBE_SCHEDULER])
+@pytest.fixture(scope="module", params=[OURS, KUBE_SCHEDULER])
 def scheduler(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[str]:
     """The name of a scheduler that runs."""
     if request.param == OURS:

@@ -56,7 +56,7 @@ def composite(case: Case, name: str, groups: int | None, parent: str = "") -> di
 
 def test_a_tree_is_placed_as_a_whole_and_its_pod_groups_say_so(case):
     case.nodes(2)
-    with kit.running(case.cluster, "--pod-intake=watch") as operator:
+    with kit.reused(case.cluster, "--pod-intake=watch") as operator:
         composite(case, "llm", 2)
         leader = below(case, "llm", "leader", 1)
         replicas = [below(case, "workers", f"r{i}", 2) for i in range(2)]
@@ -78,7 +78,7 @@ def test_a_tree_is_placed_as_a_whole_and_its_pod_groups_say_so(case):
 
 def test_only_those_below_a_composite_group_are_placed_that_fit_completely(case):
     case.nodes(2)
-    with kit.running(case.cluster, "--pod-intake=watch"):
+    with kit.reused(case.cluster, "--pod-intake=watch"):
         composite(case, "llm", 1)
         fits, large = (below(case, "llm", name, count) for name, count in (("a", 3), ("b", 2)))
         case.members("a", range(3))

@@ -174,22 +174,27 @@ class TestOptions:
 
 
 class TestFaults:
-    def test_a_paused_api_server_continues_when_it_is_resumed(self, binaries):
+    @pytest.fixture(scope="class")
+    def own(self, binaries):
+        """A control plane that others do not use meanwhile."""
         with ControlPlane(binaries=binaries) as cluster:
-            cluster.api_server.pause()
-            paused = Client("127.0.0.1", int(cluster.url.rsplit(":", 1)[1]), cluster.certificate_authority, "", 0.5)
-            assert not paused.ready()
-            cluster.api_server.resume()
-            wait_until(cluster.client.ready, 60, "the API server is ready")
+            yield cluster
+        assert not cluster.folder.exists()
 
-    def test_restarted_etcd_and_api_server_keep_their_data(self, binaries):
-        with ControlPlane(binaries=binaries) as cluster:
-            cluster.client.create(node("kept"))
-            cluster.api_server.kill()
-            cluster.etcd.kill()
-            cluster.etcd.start()
-            cluster.api_server.start()
-            assert [item["metadata"]["name"] for item in cluster.client.items("/api/v1/nodes")] == ["kept"]
+    def test_a_paused_api_server_continues_when_it_is_resumed(self, own):
+        own.api_server.pause()
+        paused = Client("127.0.0.1", int(own.url.rsplit(":", 1)[1]), own.certificate_authority, "", 0.5)
+        assert not paused.ready()
+        own.api_server.resume()
+        wait_until(own.client.ready, 60, "the API server is ready")
+
+    def test_restarted_etcd_and_api_server_keep_their_data(self, own):
+        own.client.create(node("kept"))
+        own.api_server.kill()
+        own.etcd.kill()
+        own.etcd.start()
+        own.api_server.start()
+        assert [item["metadata"]["name"] for item in own.client.items("/api/v1/nodes")] == ["kept"]
 
     def test_saved_data_starts_other_clusters_and_stays_unchanged(self, binaries, tmp_path):
         with ControlPlane(binaries=binaries) as first:
@@ -209,10 +214,7 @@ class TestFaults:
         assert "no-such-flag" in (logs / "kube-apiserver.log").read_text()
         shutil.rmtree(cluster.folder)
 
-    def test_logs_are_kept_only_when_the_block_fails(self, binaries):
-        with ControlPlane(binaries=binaries) as fine:
-            pass
-        assert not fine.folder.exists()
+    def test_logs_are_kept_when_the_block_fails(self, binaries):
         failed = ControlPlane(binaries=binaries)
         with pytest.raises(ValueError, match="a failing test"), failed:
             raise ValueError("a failing test")
@@ -249,8 +251,8 @@ class TestFaults:
         owner.stdout.close()
         wait_until(lambda: not any(running(pid) for pid in pids), 30, "all children have ended")
 
-        with ControlPlane(binaries=binaries):
-            assert not Path(folder).exists(), "the next control plane removes the folder"
+        ControlPlane(binaries=binaries).stop()
+        assert not Path(folder).exists(), "the next control plane removes the folder"
 
 
 def test_the_command_line_runs_a_cluster_until_it_is_interrupted(binaries: Binaries):

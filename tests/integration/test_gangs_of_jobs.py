@@ -45,7 +45,7 @@ def job(case: Case, name: str, pods: int, policy: dict) -> None:
 
 def test_the_pods_of_a_job_are_the_gang_that_its_controller_makes(case):
     case.nodes(1)
-    with kit.running(case.cluster, "--pod-intake=watch") as operator:
+    with kit.reused(case.cluster, "--pod-intake=watch") as operator:
         job(case, "train", 3, {"gang": {"minCount": 3}})
         groups = lambda: case.cluster.client.items(f"/apis/{WORKLOAD}/namespaces/{case.namespace}/podgroups")
         waits = lambda: kit.condition(groups()[0], "PodGroupInitiallyScheduled") if groups() else {}
@@ -61,6 +61,6 @@ def test_the_pods_of_a_job_are_the_gang_that_its_controller_makes(case):
 
 def test_the_pods_of_a_job_without_a_gang_start_one_by_one(case):
     case.nodes(1)
-    with kit.running(case.cluster, "--pod-intake=watch"):
+    with kit.reused(case.cluster, "--pod-intake=watch"):
         job(case, "one-by-one", 3, {"basic": {}})
         case.wait_placed("one-by-one", 2)

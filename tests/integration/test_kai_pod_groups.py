@@ -15,17 +15,24 @@ from support.gangs.pod_groups import Case
 AT_ONCE = {"gracePeriodSeconds": "0"}
 
 
+@pytest.fixture(scope="module")
+def with_groups(installed: ControlPlane) -> Iterator[ControlPlane]:
+    """KAI's kind of groups."""
+    installed.apply(kai.CRD)
+    wait_until(lambda: installed.client.raw("GET", kai.SERVED)[0] == 200, 30, "the API server serves KAI's groups")
+    yield installed
+    kit.stop_reused()
+    installed.kubectl("delete", "crd", kai.CRD["metadata"]["name"], "--wait=true")
+
+
 @pytest.fixture
-def case(cluster: ControlPlane, namespace: str) -> Iterator[Case]:
-    """A cluster with KAI's kind of groups, and an operator that serves KAI's scheduler name."""
-    cluster.apply(kai.CRD)
-    wait_until(lambda: cluster.client.raw("GET", kai.SERVED)[0] == 200, 30, "the API server serves KAI's groups")
+def case(with_groups: ControlPlane, cluster: ControlPlane, namespace: str) -> Iterator[Case]:
+    """A cluster with an operator that serves KAI's scheduler name."""
     policy = {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": "kai"}}
     cluster.client.create({**policy, "spec": {"schedulerName": kai.SCHEDULER}})
-    with kit.running(cluster, "--pod-intake=watch"):
+    with kit.reused(cluster, "--pod-intake=watch"):
         kit.wait_accepted(cluster, "kai")
         yield Case(cluster, namespace)
-    cluster.kubectl("delete", "crd", kai.CRD["metadata"]["name"], "--wait=true")
 
 
 def conditions(case: Case, group: dict[str, Any]) -> list[dict[str, Any]]:

@@ -152,11 +152,11 @@ def with_values(name, count):
     )
 
 
-@pytest.mark.parametrize("intake", ["kopf", "watch"])
+@pytest.mark.parametrize("intake", ["kopf", "watch"], scope="module")
 @pytest.mark.parametrize("name", ["another-name", "default-scheduler"])
 def test_a_new_policy_adds_its_scheduler_name(cluster, namespace, intake, name):
     cluster.client.create(node("only"))
-    with kit.running(cluster, f"--pod-intake={intake}", f"--allowed-scheduler-names={name}"):
+    with kit.reused(cluster, f"--pod-intake={intake}", "--allowed-scheduler-names=another-name,default-scheduler"):
         cluster.client.create(pod("early", namespace, scheduler=name))
         cluster.client.create(pod("ours", namespace, scheduler=OURS))
         kit.wait_bound(cluster, namespace, 1, 20)

@@ -80,7 +80,7 @@ def test_the_policy_of_a_series_of_events_is_that_of_its_last_attempt(cluster, n
     cluster.client.create(make_policy("strict", match=STRICT, strategy={"type": "Random"}))
     raw = strict("large", namespace)
     raw["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
-    with kit.running(cluster):
+    with kit.reused(cluster):
         kit.wait_accepted(cluster, "strict")
         cluster.client.create(raw)
         wait_until(lambda: failures(cluster, namespace, "large"), 20, "the pod has an event")
@@ -129,7 +129,7 @@ def test_a_deeply_nested_policy_stops_neither_other_policies_nor_pods(cluster, n
 def test_a_list_as_a_key_and_a_refused_change_stop_no_other_policy(cluster, namespace):
     keys = {"filters": [{"name": "keys", "expression": "{[1]: 1}.size() == 1", "message": "no"}]}
     cluster.client.create(node("a"))
-    with kit.running(cluster):
+    with kit.reused(cluster):
         cluster.client.create(make_policy("keys", rules=keys))
         cluster.client.create(make_policy("unknown", match=STRICT, **UNKNOWN))
         cluster.client.create(make_policy("other", match=STRICT, precedence=1))

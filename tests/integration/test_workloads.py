@@ -20,12 +20,14 @@ from podwright.simulator.snapshot import Snapshot
 from podwright.testing import Binaries, ControlPlane, node, pod, wait_until
 from podwright.testing.objects import plural
 from support.control_plane import operator_process as kit
+from support.control_plane.fixtures import empty
 from support.gangs import grove, kai, volcano
-from support.gangs.pod_groups import SERVING_GROUPS, install_crd, remove_crd
+from support.gangs.pod_groups import SERVING_GROUPS, install_crd
 from support.groupings.cases import ROAD
 from support.groupings.controllers import RACK, VERSIONS, Object
 from support.groupings.settings import SCHEDULERS
 from support.groupings.workloads import reference
+from support.objects.builders import make_policy
 
 FOLDER = kit.CHECKOUT / "manifests" / "groupings"
 GROUPINGS = f"{kit.GROUP}/workloadgroupings"
@@ -64,7 +66,7 @@ def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def with_operators(installed: ControlPlane) -> Iterator[ControlPlane]:
+def with_operators(installed: ControlPlane) -> ControlPlane:
     """The kinds of the operators and of other schedulers, and all groupings."""
     installed.apply(*map(crd_of, KINDS), *(each.CRD for each in GROUPS))
     served = [f"/apis/{VERSIONS[kind]}/{plural(kind)}" for kind in KINDS] + [each.SERVED for each in GROUPS]
@@ -72,12 +74,22 @@ def with_operators(installed: ControlPlane) -> Iterator[ControlPlane]:
         wait_until(lambda path=path: installed.client.raw("GET", path)[0] == 200, 30, f"{path} is served")
     install_crd(installed)
     installed.apply(FOLDER)
-    yield installed
-    kit.stop_reused()
-    installed.kubectl("delete", "-k", str(FOLDER), "--wait=true")
-    names = [crd["metadata"]["name"] for crd in (*map(crd_of, KINDS), *(each.CRD for each in GROUPS))]
-    installed.kubectl("delete", "crd", *names, "--wait=true")
-    remove_crd(installed)
+    return installed
+
+
+@pytest.fixture(scope="module")
+def operator(with_operators: ControlPlane) -> Iterator[kit.Operator]:
+    """An operator that serves all these scheduler names."""
+    for name in SCHEDULERS:
+        with_operators.client.create(make_policy(name, schedulerName=name))
+    allowed = "--allowed-scheduler-names=*,default-scheduler"
+    with kit.running(with_operators, "--pod-intake=watch", "--pod-max-backoff-seconds=1", allowed) as running:
+        for name in SCHEDULERS:
+            kit.wait_accepted(with_operators, name)
+        for name in ("leaderworkerset", "trainjob", "rayjob", "rayservice"):
+            active = lambda name=name: condition(with_operators, name, "Active").get("reason") == "InForce"
+            wait_until(active, 60, f"the grouping {name} is in force")
+        yield running
 
 
 class Road:
@@ -143,18 +155,11 @@ def built_in(kind: str, spec: Object) -> Object:
 
 
 @pytest.fixture
-def road(with_operators: ControlPlane, cluster: ControlPlane, namespace: str) -> Iterator[Road]:
-    for name in SCHEDULERS:
-        policy = {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": name}}
-        cluster.client.create({**policy, "spec": {"schedulerName": name}})
-    allowed = "--allowed-scheduler-names=*,default-scheduler"
-    with kit.reused(cluster, "--pod-intake=watch", "--pod-max-backoff-seconds=1", allowed):
-        for name in SCHEDULERS:
-            kit.wait_accepted(cluster, name)
-        for name in ("leaderworkerset", "trainjob", "rayjob", "rayservice"):
-            active = lambda name=name: condition(cluster, name, "Active").get("reason") == "InForce"
-            wait_until(active, 60, f"the grouping {name} is in force")
-        yield Road(cluster, namespace)
+def road(with_operators: ControlPlane, operator: kit.Operator, namespace: str) -> Road:
+    """No nodes and pods are there, and the operator knows of none."""
+    empty(with_operators.client, policies=False)
+    kit.wait_known(operator, 0, 0)
+    return Road(with_operators, namespace)
 
 
 def whole(placed: set[str], gangs: Iterable[Collection[str]]) -> bool:

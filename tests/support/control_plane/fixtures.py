@@ -194,13 +194,15 @@ def empty_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     empty(control_plane.client)
 
 
-def empty(client: Client) -> None:
-    """Delete all nodes, workloads, policies and queues. Namespaces in which there is nothing cost no requests."""
+def empty(client: Client, *, policies: bool = True) -> None:
+    """Delete all nodes and workloads, and policies and queues unless those stay. Namespaces in which there is nothing
+    cost no requests.
+    """
     for path in _NAMESPACED:
         for name in {item["metadata"]["namespace"] for item in client.items(path.replace("/{}", ""))}:
             client.request("DELETE", path.format(f"namespaces/{name}"), query=_FORCED)
     client.request("DELETE", "/api/v1/nodes", query=_FORCED)
-    for plural in ("schedulerpolicies", "schedulingqueues"):
+    for plural in ("schedulerpolicies", "schedulingqueues") if policies else ():
         status, _ = client.raw("DELETE", f"/apis/podwright.dev/v1alpha1/{plural}", query=_FORCED)
         assert status in {200, 404}
 

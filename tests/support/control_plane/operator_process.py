@@ -269,13 +269,13 @@ def wait_accepted(cluster: ControlPlane, policy: str) -> None:
 # Reading the cluster
 
 
-def pods(cluster: ControlPlane, namespace: str = "") -> list[dict[str, Any]]:
+def pods(cluster: ControlPlane, namespace: str = "", **query: str) -> list[dict[str, Any]]:
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-    return cluster.client.items(path)
+    return cluster.client.items(path, **query)
 
 
 def bound(cluster: ControlPlane, namespace: str) -> int:
-    return sum(1 for pod in pods(cluster, namespace) if pod["spec"].get("nodeName"))
+    return len(pods(cluster, namespace, fieldSelector="spec.nodeName!="))
 
 
 def wait_bound(cluster: ControlPlane, namespace: str, count: int, timeout: float = 90) -> None:

@@ -79,10 +79,8 @@ class Case:
 
     def places(self, group: str) -> list[str]:
         """The nodes of a group's placed members."""
-        mine = [
-            raw for raw in kit.pods(self.cluster, self.namespace) if raw["metadata"]["name"].startswith(f"{group}-")
-        ]
-        return [raw["spec"]["nodeName"] for raw in mine if raw["spec"].get("nodeName")]
+        placed = kit.pods(self.cluster, self.namespace, fieldSelector="spec.nodeName!=")
+        return [raw["spec"]["nodeName"] for raw in placed if raw["metadata"]["name"].startswith(f"{group}-")]
 
     def wait_placed(self, group: str, count: int) -> None:
         wait_until(lambda: len(self.places(group)) == count, 60, f"{count} of {group} are bound")
