@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from podwright.extender.server.verdicts import ExtenderVerdicts
 from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.port import Address, Port, open_port
 from support.engine.kit import Rig
+from support.waiting import patience
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class Caller:
 
     async def request(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         url = f"http://127.0.0.1:{self.port.number}{path}"
-        async with asyncio.timeout(30), self._session.request(method, url, **options) as response:
+        async with patience(), self._session.request(method, url, **options) as response:
             text = await response.read()
             is_json = response.content_type == "application/json"
             return response.status, orjson.loads(text) if is_json else text.decode()

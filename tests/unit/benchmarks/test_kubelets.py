@@ -6,6 +6,8 @@ import contextlib
 import pytest
 from benchmarks.kubelets import Kubelets, successor
 
+from support.waiting import patience
+
 
 def pod(name, phase="Pending", **metadata):
     metadata = {"name": name, "namespace": "default", "labels": {"queue": "q"}, "resourceVersion": "1", **metadata}
@@ -46,7 +48,7 @@ def simulated(api, requests):
     async def run():
         kubelets, settled = Kubelets(api), asyncio.Event()
         task = asyncio.create_task(kubelets.run(settled))
-        async with asyncio.timeout(30):
+        async with patience():
             await asyncio.wait({task, asyncio.create_task(settled.wait())}, return_when=asyncio.FIRST_COMPLETED)
             at_first = len(api.sent)
             while not task.done() and kubelets.sent < requests:

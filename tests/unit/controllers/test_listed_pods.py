@@ -13,6 +13,7 @@ from podwright.kube.kinds import POD, POLICY
 from support.controllers.kit import FakeRuntime, login_to, running_kopf, served_kind
 from support.http.kit import forever, page, says, served, streams
 from support.objects.builders import make_pod
+from support.waiting import patience
 
 DISCOVERY = {
     "/api": {"versions": ["v1"]},
@@ -105,9 +106,12 @@ async def test_kopf_starts_workers_only_for_what_its_watch_reports(monkeypatch, 
         response.content_type = "application/json"
         return response
 
-    async with served(default=answer) as (url, _), running_kopf(runtime, login_to(url, runtime.pending.put_listed)):
-        async with asyncio.timeout(30):
-            await arrived.wait()
+    async with (
+        served(default=answer) as (url, _),
+        running_kopf(runtime, login_to(url, runtime.pending.put_listed)),
+        patience(),
+    ):
+        await arrived.wait()
     assert [raw["metadata"]["name"] for raw in runtime.pending.listed] == [
         raw["metadata"]["name"] for raw in [*items[::2], *items[1::2], *items]
     ]

@@ -12,7 +12,7 @@ import pytest
 from podwright.controllers import plain_kopf, supervisor
 from podwright.controllers.supervisor import ProtectedTasks, handle_loop_error, supervise
 from support.controllers.kit import FakeRuntime
-from support.waiting import until
+from support.waiting import PATIENCE_SECONDS, until
 
 
 class FakeKopf:
@@ -97,7 +97,7 @@ async def supervised(runtime):
     try:
         yield
         stop.set()
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, PATIENCE_SECONDS)
     finally:
         task.cancel()
         loop.set_exception_handler(handler)

@@ -11,6 +11,7 @@ from podwright.core.framework.status import unschedulable
 from podwright.core.queue import Waits
 from podwright.engine import engine
 from support.engine.kit import Rig, deciding, settle
+from support.waiting import patience
 
 
 class Scripted(Plugin, FilterPlugin, EnqueueExtensions):
@@ -46,7 +47,7 @@ def short_flush(monkeypatch):
 
 
 async def until_bound(rig):
-    async with asyncio.timeout(20):
+    async with patience():
         while not rig.cluster.bound:
             await asyncio.sleep(0.005)
 

@@ -17,7 +17,7 @@ from support.http.kit import without_pauses
 from support.objects.builders import make_policy
 from support.runtime.server import OURS, PENDING, Request, api_server, lists, running
 from support.serve.kit import get
-from support.waiting import until
+from support.waiting import patience, until
 
 
 @pytest.fixture
@@ -347,7 +347,7 @@ class TestStop:
             runtime.policies.apply(policy(OURS, {"type": "Custom"}, plugins=points))
             server.pod("web")
             await until(lambda: server.read("web")["status"].get("nominatedNodeName") == "a")
-            async with asyncio.timeout(20):
+            async with patience():
                 await runtime.stop()
         assert "nominatedNodeName" not in server.read("web")["status"]
         assert server.bound == []

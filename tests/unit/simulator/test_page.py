@@ -9,6 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from podwright.kube.serve.page import feed as feeds
 from podwright.simulator.server import RequestLimits, SimulationServer
 from support.simulator.kit import copy_of, loaded, node, pod
+from support.waiting import patience
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def asking(cluster, **options):
 async def first(answer, *names):
     """The first event of each of these names."""
     found = {}
-    async with asyncio.timeout(20):
+    async with patience():
         while len(found) < len(names):
             text = (await answer.content.readuntil(b"\n\n")).decode()
             if text.startswith("event: "):

@@ -11,6 +11,7 @@ from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP
 from podwright.simulator.server import RequestLimits, SimulationServer
 from support.objects.builders import make_policy
 from support.simulator.kit import copy_of, loaded, node, pod
+from support.waiting import patience
 
 
 @pytest.fixture
@@ -196,7 +197,7 @@ async def unfinished(client):
 
 
 async def test_requests_count_before_their_bodies_have_arrived(cluster):
-    async with asking(cluster, limits=RequestLimits(waiting=1)) as client, asyncio.timeout(30):
+    async with asking(cluster, limits=RequestLimits(waiting=1)) as client, patience():
         reader, writer = await unfinished(client)
         while (await client.get("/v1/cluster")).status == 200:
             """The server has not yet read the headers of the other request."""
@@ -208,7 +209,7 @@ async def test_requests_count_before_their_bodies_have_arrived(cluster):
 
 
 async def test_a_body_that_does_not_arrive_is_given_up(cluster):
-    async with asking(cluster, limits=RequestLimits(waiting=1, body_seconds=0.01)) as client, asyncio.timeout(30):
+    async with asking(cluster, limits=RequestLimits(waiting=1, body_seconds=0.01)) as client, patience():
         reader, writer = await unfinished(client)
         assert b" 408 " in await reader.readline()
         assert (await client.get("/v1/cluster")).status == 200
@@ -216,7 +217,7 @@ async def test_a_body_that_does_not_arrive_is_given_up(cluster):
 
 
 async def test_a_token_that_is_no_text_is_wrong(cluster):
-    async with asking(cluster, token="s3cret", local=False) as client, asyncio.timeout(30):
+    async with asking(cluster, token="s3cret", local=False) as client, patience():
         reader, writer = await asyncio.open_connection(client.host, client.port)
         writer.write(b"GET /v1/cluster HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \xff\xfe\r\n\r\n")
         assert b" 401 " in await reader.readline()

@@ -13,6 +13,7 @@ from podwright.kube.options.options import Options
 from podwright.kube.runtime import Runtime
 from podwright.sandbox import Sandbox
 from podwright.testing import node, pod
+from support.waiting import patience
 
 LATER = {
     *("cel_expr_python", "cryptography", "google.protobuf", "jsonschema", "kopf", "kubernetes", "re2", "rich"),
@@ -58,7 +59,7 @@ async def test_a_start_imports_what_the_first_decisions_need_and_nothing_else(tm
         for name, cpu in (("fits", "1"), ("too-large", "100")):
             cluster.create(cluster.kinds.named("pods"), "default", pod(name, scheduler="podwright", cpu=cpu))
         pods = cluster.store["pods"].entries
-        async with asyncio.timeout(30):
+        async with patience():
             while not (
                 pods["default", "fits"].obj["spec"].get("nodeName")
                 and pods["default", "too-large"].obj["status"].get("conditions")
@@ -94,8 +95,8 @@ async def test_kopf_is_imported_after_the_first_decisions(intake, tmp_path, monk
     monkeypatch.setattr(scheduler, "catch_signals", stops.append)
     monkeypatch.setattr(scheduler, "import_supervisor", imported)
     monkeypatch.setattr(scheduler, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(scheduler, "FIRST_PODS_SECONDS", 30.0)
-    async with Sandbox(delay=0, controllers=False) as sandbox, asyncio.timeout(30):
+    monkeypatch.setattr(scheduler, "FIRST_PODS_SECONDS", 300.0)
+    async with Sandbox(delay=0, controllers=False) as sandbox, patience():
         kubeconfig = sandbox.write_kubeconfig(tmp_path / "kubeconfig")
         await scheduler.run(Options(kubeconfig=str(kubeconfig), pod_intake=intake))
     assert decided == [True]

@@ -14,6 +14,7 @@ from support.engine.kit import Rig, custom_policy, deciding, ours, settle
 from support.engine.long_work import FakeChildren
 from support.hostile import objects
 from support.objects.builders import in_group, make_pod_group
+from support.waiting import patience
 
 MANY = objects.required_anti_affinity(1_000)
 OURS = "custom"
@@ -64,7 +65,7 @@ def names():
 @asynccontextmanager
 async def until_begun(rig, count, *, step=0.5):
     """Runs the engine until that many attempts have begun. Meanwhile the clock moves on in these steps."""
-    async with deciding(rig), asyncio.timeout(20):
+    async with deciding(rig), patience():
         yield
         while len(Timed.begun) < count:
             await asyncio.sleep(0.002)

@@ -8,6 +8,7 @@ from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.queue.active_pods import CLOSED
 from support.engine.kit import deciding, settle
 from support.extender.fakes import FILTER, failing, keeping, rig_with
+from support.waiting import patience
 
 
 class Timed(Plugin, FilterPlugin):
@@ -48,7 +49,7 @@ async def test_a_pod_whose_attempt_was_slow_waits_in_the_lane_until_one_is_not(t
         assert rig.engine.queue.costly == 1
         Timed.seconds = 0.0
         rig.now += 10
-        async with asyncio.timeout(20):
+        async with patience():
             while len(extender.asked) < 2:
                 rig.engine.wake()
                 await asyncio.sleep(0.002)

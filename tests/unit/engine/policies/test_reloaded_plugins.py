@@ -20,6 +20,7 @@ from support.engine.kit import Rig, custom_policy, deciding, ours, settle
 from support.engine.long_work import Clock, FakeChildren, a_preemptor, full_nodes
 from support.plugins.reloading import policy, starting, text
 from support.policies.local import delegating, local_policy
+from support.waiting import patience
 
 
 @pytest.fixture
@@ -147,7 +148,7 @@ class TestDecisionsOfChildProcesses:
                 rig.engine.policies_changed()
 
         rig.children.meanwhile = swap
-        async with deciding(rig), asyncio.timeout(20):
+        async with deciding(rig), patience():
             while not rig.recorder.notes("FailedScheduling"):
                 await asyncio.sleep(0.01)
         assert not rig.evictor.evicted

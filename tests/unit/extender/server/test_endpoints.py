@@ -18,6 +18,7 @@ from support.engine.long_work import Clock, FakeChildren
 from support.extender.kit import ExtenderRig
 from support.objects.builders import make_node, make_pod, make_taint
 from support.serve.kit import hang_up
+from support.waiting import patience
 
 
 @pytest.fixture
@@ -332,7 +333,7 @@ async def test_a_client_that_pauses_with_room_loses_it(monkeypatch):
     async with rig.serving() as caller:
         reader, writer = await connect(caller)
         writer.write(head.encode() + b" " * SMALL)
-        async with asyncio.timeout(20):
+        async with patience():
             assert b" 408 " in await reader.readline()
         await until(lambda: not rig.endpoints.body_bytes)
         await hang_up(writer)
@@ -388,7 +389,7 @@ async def test_a_client_that_does_not_send_its_body_is_not_waited_for(rig, monke
         writer.write(
             b"POST /filter HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
         )
-        async with asyncio.timeout(20):
+        async with patience():
             assert b" 408 " in await reader.readline()
         await hang_up(writer)
 
@@ -398,7 +399,7 @@ async def test_a_client_that_does_not_send_its_head_is_dropped(rig):
     async with rig.serving(limits=limits) as caller:
         reader, writer = await connect(caller)
         writer.write(b"POST /filter HT")
-        async with asyncio.timeout(20):
+        async with patience():
             assert await reader.read() == b""
         await hang_up(writer)
         assert rig.dropped == ["head"]

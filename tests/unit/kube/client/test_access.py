@@ -12,6 +12,7 @@ from podwright.kube.client import http as http_module
 from podwright.kube.client.errors import AccessError
 from podwright.kube.kinds import NODE, POD, POLICY, STORED
 from support.http.kit import api, says, without_pauses
+from support.waiting import patience
 
 NOT_SERVED = "the API server does not serve it"
 
@@ -72,7 +73,7 @@ async def test_a_group_is_asked_for_once_and_all_rights_at_the_same_time():
             await rights_asked.wait()
         return await answer(request)
 
-    async with api(default=answer_together) as (http, script), asyncio.timeout(20):
+    async with api(default=answer_together) as (http, script), patience():
         assert await access.readable(http, [NODE, POD]) == [NODE, POD]
     assert script.asked.count("GET /api/v1") == 1
     assert len(script.asked) == 5

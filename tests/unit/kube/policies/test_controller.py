@@ -17,7 +17,7 @@ from podwright.kube.policies.kinds import PolicyKind
 from support.engine.kit import Rig, custom_policy, deciding
 from support.http.kit import says
 from support.policies.controlled import controlled, policy
-from support.waiting import until
+from support.waiting import patience, until
 
 
 def status_in(request):
@@ -99,7 +99,7 @@ async def test_rights_that_are_granted_later_are_noticed(monkeypatch, caplog):
     async def answer(request):
         return await answers[(await request.json())["spec"]["resourceAttributes"]["verb"]].pop(0)(request)
 
-    async with controlled(*[answer] * 8) as world, asyncio.timeout(20):
+    async with controlled(*[answer] * 8) as world, patience():
         caplog.set_level("INFO")
         await world.controller.wait_until_readable()
         assert not any(answers.values())

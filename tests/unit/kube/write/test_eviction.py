@@ -17,7 +17,7 @@ from podwright.kube.write.eviction import PodEvictor, at_once
 from support.engine.kit import FakeRecorder, settle
 from support.http.kit import api, hangs_up, says
 from support.objects.builders import make_pod
-from support.waiting import until
+from support.waiting import patience, until
 
 VICTIM = parse_pod(make_pod("low", uid="u1", metadata={"generation": 3}))
 PREEMPTOR = parse_pod(make_pod("high", uid="u2", spec={"schedulerName": "podwright"}))
@@ -194,7 +194,7 @@ async def test_slow_deletions_do_not_delay_others():
             await all_arrived.wait()
         return await says(200, {})(request)
 
-    async with api(default=answer) as (http, _), asyncio.timeout(20):
+    async with api(default=answer) as (http, _), patience():
         evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0, BindLimiter(time.monotonic)), []
         for index in range(count):
             evictor.evict(parse_pod(make_pod(f"low-{index}")), PREEMPTOR, "a", outcomes.append)
@@ -211,7 +211,7 @@ async def test_a_busy_server_gets_a_few_tens_of_evictions_at_once():
         await go_on.wait()
         return await says(200, {})(request)
 
-    async with api(default=answer) as (http, _), asyncio.timeout(20):
+    async with api(default=answer) as (http, _), patience():
         limiter = at_once(lambda: now[0])
         evictor, outcomes = PodEvictor(http, FakeRecorder(), lambda: 0.0, limiter), []
         for index in range(100):

@@ -19,6 +19,7 @@ from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.tls.secure_port import Tls
 from support.serve.certificates import Authority
 from support.serve.kit import Delegate, client_context, get, secure, serving
+from support.waiting import patience
 
 CLIENTS, PROXIES = Authority("clients"), Authority("proxies")
 NAMED = "X-Remote-User: prometheus"
@@ -85,7 +86,7 @@ async def test_only_front_proxies_name_users(delegate, options):
     imitation = CLIENTS.client("front-proxy-client")
     other = PROXIES.client("prometheus")
     async with serving(delegate=delegate, **options) as server:
-        async with asyncio.timeout(20):
+        async with patience():
             while await ask(server, NAMED, issued=proxy) != (200, ""):
                 await asyncio.sleep(0.01)  # until the lookup has an effect
         assert await ask(server, issued=user) == (200, "")

@@ -12,7 +12,7 @@ from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.errors import ApiError, ConfigError, UnreachableError
 from podwright.kube.serve.answers import readiness
 from podwright.kube.serve.answers.readiness import ApiServerContact, Clocks, Readiness
-from support.waiting import until
+from support.waiting import patience, until
 
 WALL = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 ALL_GOOD = dict.fromkeys(
@@ -174,7 +174,7 @@ class TestApiServer:
     async def test_it_asks_again_and_again(self, world, monkeypatch):
         monkeypatch.setattr(readiness, "ASK_SECONDS", 0.001)
         task = asyncio.create_task(world.contact.run())
-        async with asyncio.timeout(20):
+        async with patience():
             while len(world.http.asked) < 3:
                 await asyncio.sleep(0.001)
         task.cancel()

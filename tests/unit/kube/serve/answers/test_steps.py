@@ -6,6 +6,7 @@ import pytest
 
 from podwright.kube.serve.answers.steps import MOST_ANSWERS
 from support.serve.kit import Told, get, serving
+from support.waiting import patience
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ async def test_few_answers_of_a_kind_are_computed_at_once(kind, path):
 
     async with serving(Told(**{kind: steps})) as server:
         waiting = [asyncio.create_task(get(server, path)) for _ in range(MOST_ANSWERS)]
-        async with asyncio.timeout(20):
+        async with patience():
             await running.wait()
         status, headers, _ = await get(server, path)
         assert (status, headers["retry-after"]) == (503, "1")

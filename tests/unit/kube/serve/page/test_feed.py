@@ -18,7 +18,7 @@ from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.page.sight import EVERYTHING, NOTHING, Sight
 from support.engine.kit import Rig, deciding
 from support.page.plans import plans
-from support.waiting import until
+from support.waiting import patience, until
 
 
 class Asker:
@@ -82,7 +82,7 @@ class Studio:
 async def next_of(viewer, *names):
     """The next message of each of these names, by name."""
     found = {}
-    async with asyncio.timeout(20):
+    async with patience():
         while len(found) < len(names):
             message = await viewer.messages.get()
             if message is None:

@@ -25,7 +25,7 @@ from support.engine.kit import Rig, settle
 from support.objects.builders import make_node, make_pod
 from support.page.plans import plans
 from support.serve.kit import Delegate, Told, client_context, connect, get, hang_up, secure, serving
-from support.waiting import until
+from support.waiting import patience, until
 
 BEARER = "Authorization: Bearer secret"
 DATA = (
@@ -62,7 +62,7 @@ def told():
 async def read_until(reader, name):
     """The data of the first event of this name, and all that came before it."""
     text = b""
-    async with asyncio.timeout(20):
+    async with patience():
         while True:
             text += await reader.readuntil(b"\n\n")
             head, _, data = text.rpartition(b"event: ")[2].partition(b"\ndata: ")
@@ -324,7 +324,7 @@ async def test_streams_are_few(monkeypatch):
         assert (status, headers["retry-after"]) == (503, "5")
         await hang_up(first[1])
 
-        async with asyncio.timeout(20):
+        async with patience():
             while await reopened(server) != b"200":
                 pass
         await hang_up(second[1])
@@ -343,7 +343,7 @@ async def test_a_metric_tells_how_many_people_look():
             await read_until(reader, "nodes")
         assert await viewers(server) == ["podwright_page_viewers 2.0"]
         await hang_up(first[1])
-        async with asyncio.timeout(20):
+        async with patience():
             while await viewers(server) != ["podwright_page_viewers 1.0"]:
                 pass
         await hang_up(second[1])
@@ -377,7 +377,7 @@ async def test_a_silent_stream_says_that_it_is_alive(monkeypatch):
     monkeypatch.setattr(routes, "SILENT_SECONDS", 0.02)
     async with serving(Told(shown=lambda: None)) as server:
         reader, writer = await stream(server)
-        async with asyncio.timeout(20):
+        async with patience():
             await reader.readuntil(b": nothing new\n\n")
         await hang_up(writer)
 
@@ -388,7 +388,7 @@ async def test_a_client_that_leaves_ends_its_stream(monkeypatch):
         reader, writer = await stream(server)
         await read_until(reader, "nodes")
         await hang_up(writer)
-        async with asyncio.timeout(20):
+        async with patience():
             while await reopened(server) != b"200":
                 pass
 

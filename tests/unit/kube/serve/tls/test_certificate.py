@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import datetime
 import ssl
@@ -21,7 +20,7 @@ from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.tls.certificate import RENEW_DAYS, VALID_DAYS, ServingCertificate, self_signed
 from support.serve.certificates import Authority
 from support.serve.kit import Told, client_context, connect, get, hang_up, secure, serving
-from support.waiting import until
+from support.waiting import patience, until
 
 NOW = datetime.datetime.now(datetime.UTC)
 CA = Authority()
@@ -207,7 +206,7 @@ class TestServing:
             held = [await connect(server) for _ in range(30)]
             for reader, writer in held:
                 writer.write(b"\x16\x03\x01\x02\x00\x01")
-                async with asyncio.timeout(20):
+                async with patience():
                     with contextlib.suppress(ConnectionError):
                         await reader.read()
                 await hang_up(writer)
@@ -220,7 +219,7 @@ class TestServing:
             caplog.clear()
             reader, writer = await connect(server)
             writer.write(b"GET /livez HTTP/1.1\r\nHost: here\r\n\r\n")
-            async with asyncio.timeout(20):
+            async with patience():
                 await reader.read()
             await hang_up(writer)
             await until(lambda: told.dropped("handshake"))
