@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from podwright.cli.flags.cluster import load_options
-from podwright.cli.flags.common import together
+from podwright.cli.flags.common import file_to_read, together
 from podwright.cli.flags.policies import emulated_version, feature_gates, policy_flags
 from podwright.cli.printable import color_system, plain, printable_texts, write
 from podwright.cli.reports.pod import report
@@ -47,12 +47,10 @@ _with_policies = together(
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(allow_dash=True))
 @click.option("--check", is_flag=True, help="Compare with the `expect` of each case. Exit with 1 on any difference.")
-@click.option(
+@file_to_read(
     "--pod",
     "manifest",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="A pod manifest. FILES is then one dump of `kubectl get nodes,pods,… -A -o json`, and the output is a table.",
+    about="A pod manifest. FILES is then one dump of `kubectl get nodes,pods,… -A -o json`, and the output is a table.",
 )
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", help="With --pod: the output format.")
 @click.option(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from podwright.cli.flags.cluster import clusters_of, load_options, with_cluster, with_policies
-from podwright.cli.flags.common import output_format
+from podwright.cli.flags.common import file_to_read, output_format
 from podwright.cli.printable import echo
 from podwright.cli.reports.suites import run_suites, with_report
 from podwright.core.framework.errors import PluginError
@@ -36,11 +36,8 @@ def policy() -> None:
     "sarif",
     about="text: file:line:column: level: message. sarif: SARIF 2.1.0, which code hosts show beside the lines.",
 )
-@click.option(
-    "--extenders",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="The file of `podwright run --extenders`. A policy that names another extender is an error.",
+@file_to_read(
+    "--extenders", about="The file of `podwright run --extenders`. A policy that names another extender is an error."
 )
 def lint(files: tuple[str, ...], output: str, extenders: str | None, **values: Any) -> None:
     """Check the policies, queues and other objects of Podwright in FILES, without a cluster, as the

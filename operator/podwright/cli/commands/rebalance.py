@@ -11,7 +11,7 @@ import click
 
 from podwright.api.rebalance_policy import REBALANCE_KIND, parse_rebalance_policy
 from podwright.cli.flags.cluster import cluster_of, with_cluster, with_picture
-from podwright.cli.flags.common import output_format
+from podwright.cli.flags.common import files_to_read, output_format
 from podwright.cli.flags.connection import with_connection
 from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.rebalance import plan_lines
@@ -41,14 +41,7 @@ def rebalance() -> None:
 
 @rebalance.command()
 @with_cluster
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="RebalancePolicies, instead of those of the cluster. Can be repeated.",
-)
+@files_to_read("--policy", "policies", about="RebalancePolicies, instead of those of the cluster.")
 @output_format("table", "wide", "json", about="The output format. `wide` lists all steps.")
 @with_picture("Draw the nodes before and after the plan, as SVG. With several policies, of the first.")
 def plan(

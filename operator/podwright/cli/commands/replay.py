@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from podwright.cli.flags.cluster import load_options, with_policies
-from podwright.cli.flags.common import output_format
+from podwright.cli.flags.common import file_to_read, output_format
 from podwright.cli.printable import color_system, echo, plain, write
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
@@ -48,13 +48,7 @@ MOST_GANGS: Final = 10
 
 @click.command()
 @click.argument("stream", type=click.Path(exists=True, dir_okay=False))
-@click.option(
-    "--nodes",
-    "nodes",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="The nodes: a list as CSV, or a snapshot. A recording has its own.",
-)
+@file_to_read("--nodes", "nodes", about="The nodes: a list as CSV, or a snapshot. A recording has its own.")
 @click.option(
     "--policy",
     "policies",

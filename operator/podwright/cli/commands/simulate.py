@@ -9,7 +9,7 @@ import click
 
 from podwright.api.scheduler_policy import KIND
 from podwright.cli.flags.cluster import cluster_of, namespace_in, with_cluster, with_picture
-from podwright.cli.flags.common import output_format
+from podwright.cli.flags.common import file_to_read, files_to_read, output_format, repeated
 from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.simulation import each_node_report, report
 from podwright.core.objects.raw import Raw
@@ -44,66 +44,21 @@ _NO_CHANGE: Final = Hypothesis(
     help="Add N nodes, copied from --like or described by --node-template.",
 )
 @click.option("--like", metavar="NODE", help="The node that --add-nodes copies, with the pods of its DaemonSets.")
-@click.option(
-    "--node-template",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="A manifest of a Node for --add-nodes.",
-)
-@click.option("--remove-node", "remove_nodes", multiple=True, metavar="NODE", help="Remove this node. Can be repeated.")
-@click.option(
-    "--drain",
-    "drain",
-    multiple=True,
-    metavar="NODE",
-    help="Drain this node, as `kubectl drain --ignore-daemonsets` does. Can be repeated.",
-)
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="SchedulerPolicies, in place of those of the same name. Can be repeated.",
-)
-@click.option(
-    "--remove-policy",
-    "remove_policies",
-    multiple=True,
-    metavar="NAME",
-    help="Remove this SchedulerPolicy. Can be repeated.",
-)
-@click.option(
-    "--pods",
-    "pods",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Further pods, or workloads with a template, and their claims. Can be repeated.",
-)
-@click.option(
-    "-f",
-    "--file",
-    "changed",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Objects in place of those of the same name, such as SchedulingQueues. Can be repeated.",
-)
-@click.option(
+@file_to_read("--node-template", about="A manifest of a Node for --add-nodes.")
+@repeated("--remove-node", "remove_nodes", metavar="NODE", about="Remove this node.")
+@repeated("--drain", "drain", metavar="NODE", about="Drain this node, as `kubectl drain --ignore-daemonsets` does.")
+@files_to_read("--policy", "policies", about="SchedulerPolicies, in place of those of the same name.")
+@repeated("--remove-policy", "remove_policies", metavar="NAME", about="Remove this SchedulerPolicy.")
+@files_to_read("--pods", "pods", about="Further pods, or workloads with a template, and their claims.")
+@files_to_read("-f", "--file", "changed", about="Objects in place of those of the same name, such as SchedulingQueues.")
+@repeated(
     "--set",
     "set_fields",
-    multiple=True,
     metavar="queue/NAME/FIELD=VALUE",
-    help="Change a field of a SchedulingQueue: queue/ml/nvidia.com/gpu/limit=64 or queue/ml/state=Hold. Can be "
-    "repeated.",
+    about="Change a field of a SchedulingQueue: queue/ml/nvidia.com/gpu/limit=64 or queue/ml/state=Hold.",
 )
-@click.option(
-    "--scale",
-    "scale",
-    multiple=True,
-    metavar="KIND/NAME=N",
-    help="Give a workload N pods: deploy/x=50, or deploy/namespace/x=50. Can be repeated.",
+@repeated(
+    "--scale", "scale", metavar="KIND/NAME=N", about="Give a workload N pods: deploy/x=50, or deploy/namespace/x=50."
 )
 @click.option(
     "-n",
@@ -136,12 +91,7 @@ _NO_CHANGE: Final = Hypothesis(
     metavar="HOST:PORT",
     help="With --serve: the address. If it is not on loopback, --token-file is required.",
 )
-@click.option(
-    "--token-file",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="With --serve: requests need the token in this file.",
-)
+@file_to_read("--token-file", about="With --serve: requests need the token in this file.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0.1),

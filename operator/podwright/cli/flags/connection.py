@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from podwright.cli.flags.common import together
+from podwright.cli.flags.common import repeated, together
 from podwright.cli.flags.policies import operator_namespace
 
 KUBECONFIG = click.option(
@@ -12,9 +12,7 @@ KUBECONFIG = click.option(
 )
 CONTEXT = click.option("--context", help="A context of the kubeconfig, instead of the current one.")
 AS_USER = click.option("--as", "as_user", default="", metavar="USER", help="Act as this user, as with kubectl.")
-AS_GROUPS = click.option(
-    "--as-group", "as_groups", multiple=True, metavar="GROUP", help="With --as: a group of that user. Can be repeated."
-)
+AS_GROUPS = repeated("--as-group", "as_groups", metavar="GROUP", about="With --as: a group of that user.")
 
 
 with_connection = together(KUBECONFIG, CONTEXT, AS_USER, AS_GROUPS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from podwright.cli.flags.common import Flag, together
+from podwright.cli.flags.common import Flag, file_to_read, together
 
 
 def with_operator(what: str, *, required: bool = False) -> Flag:
@@ -17,10 +17,8 @@ def with_operator(what: str, *, required: bool = False) -> Flag:
             required=required,
             help=f"{what}: https://HOST:PORT, or http://127.0.0.1:PORT behind `kubectl port-forward`.",
         ),
-        click.option(
+        file_to_read(
             "--operator-ca",
-            type=click.Path(exists=True, dir_okay=False),
-            metavar="FILE",
-            help="The authorities of the operator's certificate, in PEM. Default: those of the API server.",
+            about="The authorities of the operator's certificate, in PEM. Default: those of the API server.",
         ),
     )
