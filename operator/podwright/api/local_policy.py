@@ -32,7 +32,7 @@ from podwright.api.spec.rules import ParamsFrom, Rules, params_field
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.profile import Point
-from podwright.core.framework.validation import Rule, declared, unique_by
+from podwright.core.framework.validation import Rule, declared, unique_by, whole_number
 from podwright.core.objects.raw import mapping_at
 
 LOCAL_KIND: Final = "LocalSchedulerPolicy"
@@ -75,13 +75,12 @@ class LocalPolicySpec:
     match: LocalMatch = declared(
         "Narrows the policy to some of these pods. All that is given must match.", default=LocalMatch()
     )
-    precedence: int = declared(
+    precedence: int = whole_number(
         "If several policies of the namespace match a pod, the greatest precedence wins, then the older policy, then "
         "the first name. Which SchedulerPolicy bounds them is decided before.",
+        -1_000_000_000,
+        1_000_000_000,
         default=0,
-        format="int32",
-        minimum=-1_000_000_000,
-        maximum=1_000_000_000,
     )
     strategy: Strategy | None = declared("How to score nodes. Not given: as the SchedulerPolicy does.", default=None)
     plugins: Mapping[str, PolicyPluginSet] = declared(

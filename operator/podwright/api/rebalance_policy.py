@@ -15,7 +15,7 @@ from podwright.api.policy_status import Condition
 from podwright.api.scheduler_policy import identity_of
 from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
 from podwright.api.spec.match import CompiledMatch, Match, Subject
-from podwright.core.framework.validation import SET, Problem, declared, key_path, unique_by
+from podwright.core.framework.validation import SET, Problem, declared, key_path, unique_by, whole_number
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, is_qualified_name
@@ -39,12 +39,11 @@ class RebalanceGoal:
         "the size `requests` find room, or pod groups that wait. FewestFragments: fewer free parts of shared devices "
         "are of no use to typical pods, by the measure of strategy LeastFragmentation."
     )
-    weight: int = declared(
+    weight: int = whole_number(
         "What an emptied node, a repaired pod, room for one more pod, or one device less in fragments is worth.",
+        1,
+        1_000_000,
         default=1,
-        format="int32",
-        minimum=1,
-        maximum=1_000_000,
     )
     requests: Mapping[str, QuotaAmount] = declared(
         "With MakeRoom: what each pod requests, on one node, by resource as in a container's requests. With "
@@ -53,13 +52,12 @@ class RebalanceGoal:
         maxProperties=16,
         additionalProperties=QUANTITY,
     )
-    count: int | None = declared(
+    count: int | None = whole_number(
         "With MakeRoom: for how many such pods; 1 by default. With EmptyNodes: how many nodes are kept free; as many "
         "as possible by default.",
+        1,
+        10_000,
         default=None,
-        format="int32",
-        minimum=1,
-        maximum=10_000,
     )
     topology_key: str = declared(
         "With MakeRoom and requests: the node label whose values are domains, such as racks. Each of `domains` has "
@@ -67,12 +65,8 @@ class RebalanceGoal:
         default="",
         maxLength=317,
     )
-    domains: int | None = declared(
-        "With topologyKey: in how many domains there is room; 1 by default.",
-        default=None,
-        format="int32",
-        minimum=1,
-        maximum=1_000,
+    domains: int | None = whole_number(
+        "With topologyKey: in how many domains there is room; 1 by default.", 1, 1_000, default=None
     )
     gangs: tuple[str, ...] = declared(
         "With MakeRoom, instead of requests: the pod groups that get room while they wait for it. Each is "
@@ -169,23 +163,13 @@ class RebalancePolicySpec:
         "Whether pods with emptyDir or hostPath volumes may move. What these hold stays behind, or is deleted.",
         default=False,
     )
-    max_moves: int = declared("The most moves in an hour.", default=100, format="int32", minimum=1, maximum=1_000)
-    max_moves_at_once: int = declared(
-        "The most moves that have begun and not ended.", default=1, format="int32", minimum=1, maximum=100
+    max_moves: int = whole_number("The most moves in an hour.", 1, 1_000, default=100)
+    max_moves_at_once: int = whole_number("The most moves that have begun and not ended.", 1, 100, default=1)
+    max_moves_at_once_per_owner: int = whole_number(
+        "The most moves of pods of one controller that have begun and not ended.", 1, 100, default=1
     )
-    max_moves_at_once_per_owner: int = declared(
-        "The most moves of pods of one controller that have begun and not ended.",
-        default=1,
-        format="int32",
-        minimum=1,
-        maximum=100,
-    )
-    max_moves_at_once_per_node: int = declared(
-        "The most moves from or to one node that have begun and not ended.",
-        default=100,
-        format="int32",
-        minimum=1,
-        maximum=100,
+    max_moves_at_once_per_node: int = whole_number(
+        "The most moves from or to one node that have begun and not ended.", 1, 100, default=100
     )
     min_gain: QuotaAmount = declared(
         "The least gain for each move. A quantity: with 50m, and a weight of 1, a node is worth 20 moves.",

@@ -22,7 +22,7 @@ from podwright.api.scheduler_policy import GROUP
 from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
 from podwright.api.spec.match import NAMESPACE, Selector
 from podwright.core.framework.args import encode
-from podwright.core.framework.validation import SET, Problem, Rule, declared, key_path
+from podwright.core.framework.validation import SET, Problem, Rule, declared, key_path, whole_number
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.errors import InvalidObjectError
@@ -55,7 +55,7 @@ class ReservedSlot:
         maxProperties=32,
         additionalProperties=QUANTITY,
     )
-    count: int = declared("For how many such pods.", default=1, format="int32", minimum=1, maximum=MAX_SLOTS)
+    count: int = whole_number("For how many such pods.", 1, MAX_SLOTS, default=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,17 @@ from podwright.api.spec.rules import ParamsFrom, Rules, params_field
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.args import ArgsError, decode
-from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, declared, describe, summary, unique_by
+from podwright.core.framework.validation import (
+    ATOMIC,
+    SET,
+    Problem,
+    Rule,
+    declared,
+    describe,
+    summary,
+    unique_by,
+    whole_number,
+)
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.raw import mapping_at, value_at
@@ -83,12 +93,8 @@ class PolicyError(ValueError):
 @dataclass(frozen=True, slots=True)
 class EnabledPlugin:
     name: str = declared("The plugin's name.", minLength=1, maxLength=253)
-    weight: int | None = declared(
-        "For score plugins: the weight of the plugin's scores. Not given, or 0: 1.",
-        default=None,
-        format="int32",
-        minimum=0,
-        maximum=MAX_WEIGHT,
+    weight: int | None = whole_number(
+        "For score plugins: the weight of the plugin's scores. Not given, or 0: 1.", 0, MAX_WEIGHT, default=None
     )
 
 
@@ -137,13 +143,12 @@ class PolicySpec:
     match: Match = declared(
         "Narrows the policy to some of the pods with its schedulerName. All that is given must match.", default=Match()
     )
-    precedence: int = declared(
+    precedence: int = whole_number(
         "If several policies match a pod, the greatest precedence wins, then the older policy, then the first name. If "
         "no policy matches, kube-scheduler's default profile schedules the pod.",
+        -1_000_000_000,
+        1_000_000_000,
         default=0,
-        format="int32",
-        minimum=-1_000_000_000,
-        maximum=1_000_000_000,
     )
     by_name: ByName = declared(
         "Whether a pod that the policy matches may name it in its annotation podwright.dev/policy. The policy then "

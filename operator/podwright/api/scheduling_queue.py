@@ -15,7 +15,7 @@ from podwright.api.own_objects import read_object
 from podwright.api.scheduler_policy import Policy, PolicyError, identity_of
 from podwright.api.spec.match import Selector
 from podwright.core.framework.args import encode
-from podwright.core.framework.validation import Problem, Rule, declared, key_path, unique_by
+from podwright.core.framework.validation import Problem, Rule, declared, key_path, unique_by, whole_number
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.quantity import MAX_INT64, NANO, parse_exact_quantity
@@ -67,13 +67,12 @@ class QueueResource:
         default=None,
         **QUANTITY,
     )
-    weight: int = declared(
+    weight: int = whole_number(
         "The queue's part of what the guarantees leave, relative to the other queues of the same parent and priority. "
         "0: nothing of it.",
+        0,
+        1_000_000,
         default=1,
-        format="int32",
-        minimum=0,
-        maximum=1_000_000,
     )
 
     RULES = (
@@ -140,12 +139,11 @@ class SchedulingQueueSpec:
         maxLength=_NAME["maxLength"],
         pattern=f"^$|{_NAME['pattern']}",
     )
-    priority: int = declared(
+    priority: int = whole_number(
         "Of what the guarantees leave, queues of the same parent with a greater priority get their share first.",
+        -1_000_000_000,
+        1_000_000_000,
         default=DEFAULT_PRIORITY,
-        format="int32",
-        minimum=-1_000_000_000,
-        maximum=1_000_000_000,
     )
     resources: Mapping[str, QueueResource] = declared(
         "What the queue may have, by resource as in a container's requests, for example cpu, memory or nvidia.com/gpu. "
@@ -190,13 +188,12 @@ class SchedulingQueueSpec:
         default="0s",
         **_DURATION,
     )
-    non_preemptible_priority: int | None = declared(
+    non_preemptible_priority: int | None = whole_number(
         "Pods of at least this priority are never evicted for pods of queues. So all of them together stay within the "
         "guarantee of their queue, and of those above. Not given: there are no such pods.",
+        -(2**31),
+        2**31 - 1,
         default=None,
-        format="int32",
-        minimum=-(2**31),
-        maximum=2**31 - 1,
     )
     user_limits: Mapping[str, QuotaAmount] = declared(
         "The most that the pods of one user may request in this queue, by resource. A pod's label podwright.dev/user "

@@ -21,7 +21,7 @@ from podwright.api.spec.match import Selector
 from podwright.api.spec.rules import MAX_EXPRESSION
 from podwright.core.cel.errors import CelError
 from podwright.core.framework.args import encode
-from podwright.core.framework.validation import declared
+from podwright.core.framework.validation import declared, whole_number
 from podwright.core.groupings import Grouping, Kind
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.errors import InvalidObjectError
@@ -103,12 +103,8 @@ class GroupingSpec:
         "wait. Ignore: they are scheduled one by one.",
         default="Wait",
     )
-    precedence: int = declared(
-        "If several groupings select one owner, the greatest wins, then the older.",
-        default=0,
-        format="int32",
-        minimum=-1_000_000,
-        maximum=1_000_000,
+    precedence: int = whole_number(
+        "If several groupings select one owner, the greatest wins, then the older.", -1_000_000, 1_000_000, default=0
     )
 
     def grouping(self, name: str, created: float) -> Grouping:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import DelegatedStrategy
-from podwright.core.framework.validation import SET, declared
+from podwright.core.framework.validation import SET, declared, whole_number
 from podwright.core.objects.durations import parse_duration
 
 DEFAULT_BUDGET: Final = "1ms"
@@ -35,19 +35,11 @@ class Delegation:
         **SET,
     )
     rules: bool = declared("Whether local policies may have `rules` in CEL.", default=False)
-    max_rules: int = declared(
-        "How many rules a local policy may have, filters and scores together.",
-        default=10,
-        format="int32",
-        minimum=1,
-        maximum=128,
+    max_rules: int = whole_number(
+        "How many rules a local policy may have, filters and scores together.", 1, 128, default=10
     )
-    max_weight: int = declared(
-        "The greatest weight that a local policy may give to a score rule or to a plugin.",
-        default=10,
-        format="int32",
-        minimum=1,
-        maximum=1_000_000,
+    max_weight: int = whole_number(
+        "The greatest weight that a local policy may give to a score rule or to a plugin.", 1, 1_000_000, default=10
     )
     node_fields: tuple[NodeField, ...] = declared(
         "Which of these fields of `node` the rules of local policies may read. They may read all other fields.",

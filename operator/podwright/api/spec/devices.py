@@ -10,7 +10,7 @@ from typing import Final
 from podwright.api.kube_scheduler_configuration import MAX_WEIGHT
 from podwright.core.devices.choice import AllocationOrder, Preempting, Scoring
 from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, PluginSets, Point
-from podwright.core.framework.validation import Rule, declared
+from podwright.core.framework.validation import Rule, declared, whole_number
 
 PLUGIN: Final = "DynamicResources"
 _ALL: Final = "*"
@@ -39,12 +39,11 @@ class PolicyDevices:
         "groups.",
         default="Default",
     )
-    weight: int | None = declared(
+    weight: int | None = whole_number(
         "The weight of the score of DynamicResources relative to those of other plugins. Default: 2.",
+        1,
+        MAX_WEIGHT,
         default=None,
-        format="int32",
-        minimum=1,
-        maximum=MAX_WEIGHT,
     )
 
     def args(self) -> dict[str, str]:

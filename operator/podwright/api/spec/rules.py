@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from podwright.core.framework.validation import Rule, declared, key_path, unique_by
+from podwright.core.framework.validation import Rule, declared, key_path, unique_by, whole_number
 from podwright.core.objects.raw import mapping_at
 
 MAX_EXPRESSION: Final = 10 * 1024
@@ -67,9 +67,7 @@ class ScoreRule:
         minLength=1,
         maxLength=MAX_EXPRESSION,
     )
-    weight: int = declared(
-        "The weight of the score, as that of a plugin.", default=1, format="int32", minimum=1, maximum=100
-    )
+    weight: int = whole_number("The weight of the score, as that of a plugin.", 1, 100, default=1)
     normalize: Normalization = declared(
         "How values become scores from 0 to 100. None: they are scores; less than 0 counts as 0, more than 100 as 100. "
         "Max: the greatest value among the feasible nodes becomes 100, and 0 stays 0. MinMax: the least value becomes "

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from podwright.api.spec.match import QUALIFIED_NAME
 from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
-from podwright.core.framework.validation import ATOMIC, Rule, declared, unique_by
+from podwright.core.framework.validation import ATOMIC, Rule, declared, unique_by, whole_number
 from podwright.core.plugins.load_aware import MAX_WEIGHT
 from podwright.core.plugins.shares.device_shares import TypicalPod
 
@@ -39,27 +39,21 @@ class Resource:
         maxLength=253,
         pattern=QUALIFIED_NAME,
     )
-    weight: int = declared(
-        "The weight of this resource relative to the others. BalancedAllocation accepts only 1.",
-        default=1,
-        format="int32",
-        minimum=1,
-        maximum=100,
+    weight: int = whole_number(
+        "The weight of this resource relative to the others. BalancedAllocation accepts only 1.", 1, 100, default=1
     )
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSignal:
     name: str = declared("One of the signals in spec.signals.", minLength=1, maxLength=63, pattern=SIGNAL_NAME)
-    weight: int = declared(
-        "The weight of this signal relative to the others.", default=1, format="int32", minimum=1, maximum=MAX_WEIGHT
-    )
+    weight: int = whole_number("The weight of this signal relative to the others.", 1, MAX_WEIGHT, default=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ShapePoint:
-    utilization: int = declared("Requested percentage of the node's resource.", format="int32", minimum=0, maximum=100)
-    score: int = declared("The score at that utilization, from 0 to 10.", format="int32", minimum=0, maximum=10)
+    utilization: int = whole_number("Requested percentage of the node's resource.", 0, 100)
+    score: int = whole_number("The score at that utilization, from 0 to 10.", 0, 10)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import SKIP, Status, unresolvable, unschedulable
-from podwright.core.framework.validation import declared
+from podwright.core.framework.validation import declared, whole_number
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY, resource_list
@@ -56,9 +56,7 @@ class TypicalPod:
     requests: Mapping[str, int | str] = declared(
         "What a typical pod requests, by resource, for example cpu: 4.", default_factory=dict, maxProperties=16
     )
-    weight: int = declared(
-        "How often such pods come, relative to the others.", default=1, format="int32", minimum=1, maximum=10_000
-    )
+    weight: int = whole_number("How often such pods come, relative to the others.", 1, 10_000, default=1)
 
 
 @dataclass(frozen=True, slots=True)
