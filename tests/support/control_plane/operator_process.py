@@ -93,7 +93,7 @@ class Operator:
 
     def log(self) -> str:
         """The lines that it has logged."""
-        return self.process.log.read_bytes()[self.log_start :].decode()
+        return _read_from(self.process.log, self.log_start).decode()
 
     def complaints(self) -> list[str]:
         """Its warnings and errors, in the text format of `podwright run` or in one of Kopf's."""
@@ -108,10 +108,16 @@ def binding_cycle_violations() -> list[str]:
     """New log lines of all operators about violations that debug mode caught (see podwright/engine/outcomes/binding/debug.py)."""
     found: list[str] = []
     for path in [path for path in _logs if path.exists()]:
-        text = path.read_bytes()[_logs[path] :]
+        text = _read_from(path, _logs[path])
         _logs[path] += len(text)
         found += [line for line in text.decode(errors="replace").splitlines() if debug.PREFIX in line]
     return found
+
+
+def _read_from(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read()
 
 
 def install(cluster: ControlPlane) -> None:
