@@ -28,10 +28,11 @@ class Teams:
         raw = queue(name, **spec)
         del raw["metadata"]["uid"], raw["metadata"]["generation"]
         self.cluster.apply(raw)
-        kit.wait_queue_known(self.cluster, name)
 
     def pods(self, prefix: str, team: str, count: int, **options: object) -> None:
         labels = {"app": prefix} | ({"podwright.dev/queue": team} if team else {})
+        if team:
+            kit.wait_queue_known(self.cluster, team)
         self.cluster.bulk.create(
             pod(f"{prefix}-{i}", self.namespace, scheduler=OURS, cpu="1", labels=labels, **options)
             for i in range(count)
