@@ -173,14 +173,15 @@ class TestOptions:
                 cluster.client.create(pod("accountless"))
 
 
-class TestFaults:
-    @pytest.fixture(scope="class")
-    def own(self, binaries):
-        """A control plane that others do not use meanwhile."""
-        with ControlPlane(binaries=binaries) as cluster:
-            yield cluster
-        assert not cluster.folder.exists()
+@pytest.fixture(scope="class")
+def own(binaries):
+    """A control plane that others do not use meanwhile."""
+    with ControlPlane(binaries=binaries) as cluster:
+        yield cluster
+    assert not cluster.folder.exists()
 
+
+class TestFaults:
     def test_a_paused_api_server_continues_when_it_is_resumed(self, own):
         own.api_server.pause()
         paused = Client("127.0.0.1", int(own.url.rsplit(":", 1)[1]), own.certificate_authority, "", 0.5)
