@@ -30,6 +30,9 @@ class RoomWaiters(Protocol):
     def kind_of(self, pod: PodInfo) -> Hashable:
         """Pods of one kind that request the same are admitted alike."""
 
+    def queue_of(self, pod: PodInfo) -> str:
+        """The name of the pod's queue; empty if it has none that it may use."""
+
     def top_of(self, pod: PodInfo) -> str:
         """The highest queue above the pod's queue."""
 
@@ -46,7 +49,7 @@ class RoomWaiters(Protocol):
         """True if this bound holds the pod back beside those that are tried again, or if none does."""
 
     def turn_of(self, pod: PodInfo) -> Any:
-        """Sorts the pods that might be tried again by whose turn it is."""
+        """Sorts the pods that might be tried again by whose turn it is. Pods of one queue have the same."""
 
     def try_again(self, pod: PodInfo) -> None:
         """The pod is tried again because its bounds let it start. Its room is not offered to others meanwhile."""
@@ -107,6 +110,14 @@ def in_turn(
     The caller says `try_again` for each that it does retry, before it asks for the next.
     """
     alike: dict[Hashable, list[QueuedPod]] = {}
+    known: dict[str, Any] = {}  # turns by queue, until a pod is tried again
+
+    def turn_of(pod: PodInfo) -> Any:
+        name = turns.queue_of(pod)
+        if name not in known:
+            known[name] = turns.turn_of(pod)
+        return known[name]
+
     for queued in held:
         pod = queued.pod
         alike.setdefault(pod.group or (turns.kind_of(pod), id(pod.requests)), []).append(queued)
@@ -116,17 +127,18 @@ def in_turn(
         if first.group or turns.admits(first):
             ranked = [(rank(queued), index, queued) for index, queued in enumerate(pods)]
             heapify(ranked)
-            heap.append((turns.turn_of(first), ranked[0][0], number, ranked))
+            heap.append((turn_of(first), ranked[0][0], number, ranked))
     heapify(heap)
     while heap:
         turn, first_rank, number, ranked = heap[0]
         first = ranked[0][2].pod
-        if (now := turns.turn_of(first)) != turn:
+        if (now := turn_of(first)) != turn:
             heapreplace(heap, (now, first_rank, number, ranked))
         elif first.group:
             heappop(heap)
             if not lacks_room(ranked[0][2], check):
                 yield from (queued for _, _, queued in sorted(ranked))
+                known.clear()
         elif not turns.admits(first):
             heappop(heap)
         else:
@@ -136,3 +148,4 @@ def in_turn(
             else:
                 heappop(heap)
             yield queued
+            known.clear()
