@@ -1,8 +1,9 @@
-"""The operator is killed (SIGKILL) repeatedly while 40 queues take room from each other.
+"""The operator, or the leading one of two, is killed (SIGKILL) repeatedly while 40 queues take room from each other.
 
 Meanwhile no queue exceeds its limit, no node its capacity, and nothing is evicted past a budget, before its minimum
 runtime, or of what its queue is guaranteed; and when the world rests, evictions have ended, queues have what they are
-entitled to, and each pod says what it waits for. PODWRIGHT_FAULTS=all (make faults) kills 30 times.
+entitled to, and each pod says what it waits for. PODWRIGHT_FAULTS=all (make faults) kills 30 times,
+and lets another instance take over 10 times.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from podwright.testing import wait_until
+from support.control_plane import operator_process as kit
+from support.faults import leaders
 from support.faults.arena import Arena
-from support.faults.proxy import FaultProxy, Faults, is_binding
+from support.faults.proxy import FaultProxy, Faults, RequestFilter, is_binding
 from support.faults.queued_teams import QueuedTeams
 
 INTAKE = "--pod-intake=watch"
@@ -32,33 +37,43 @@ def is_binding_or_eviction(method: str, path: str) -> bool:
     return is_binding(method, path) or is_eviction(method, path)
 
 
-def kill_repeatedly(arena: Arena, kills: int) -> None:
+def kill_repeatedly(
+    arena: Arena, kills: int, proxies: Sequence[FaultProxy], decider: Callable[[], kit.Operator]
+) -> None:
+    """`decider` returns the operator that decides, started again where that was killed. It runs behind one of the proxies."""
     randomness = random.Random(kills)
     teams = QueuedTeams(arena, seed=kills)
-    with FaultProxy(arena.cluster) as proxy, teams.living():
-        with arena.running(proxy, INTAKE, warm_up=False):
-            teams.wait_shared()
-            teams.wait_at_rest(REST)
-            teams.verify()
-        proxy.faults = [Faults({}, is_binding_or_eviction, delay=0.4, response_delay=0.4)]
+
+    def in_flight(only: RequestFilter) -> bool:
+        return any(proxy.in_flight(only) for proxy in proxies)
+
+    with teams.living():
+        decider()
+        teams.wait_shared()
+        teams.wait_at_rest(REST)
+        teams.verify()
+        for proxy in proxies:
+            proxy.faults = [Faults({}, is_binding_or_eviction, delay=0.4, response_delay=0.4)]
         during = 0
         for _ in range(kills):
-            operator = arena.start(proxy, INTAKE)
+            operator = decider()
             paused = teams.pause()
             teams.wait_at_rest(1)
             teams.resume(paused)
-            wait_until(lambda: proxy.in_flight(is_eviction) > 0, 60, "pods are evicted for the queues that are back")
+            wait_until(lambda: in_flight(is_eviction), 60, "pods are evicted for the queues that are back")
             time.sleep(randomness.uniform(0, 1))
-            during += proxy.in_flight(is_binding_or_eviction) > 0
+            during += in_flight(is_binding_or_eviction)
             os.kill(operator.process.pid, signal.SIGKILL)
             operator.process.wait(10)
-        proxy.faults = []
+        for proxy in proxies:
+            proxy.faults = []
+        interrupted = teams.budgets_of_interrupted_evictions()
         started, evicted = time.monotonic(), len(teams.ledger.evicted)
-        with arena.running(None, INTAKE, warm_up=False):
-            teams.wait_shared()
-            shared = time.monotonic()
-            teams.wait_at_rest(REST)
-            teams.verify()
+        decider()
+        teams.wait_shared()
+        shared = time.monotonic()
+        teams.wait_at_rest(REST)
+        teams.verify()
         assert not arena.ledger.moved, arena.ledger.moved
         assert during >= kills / 3, f"only {during} of {kills} kills came while something was under way"
     arena.report(
@@ -66,15 +81,48 @@ def kill_repeatedly(arena: Arena, kills: int) -> None:
         evictions=f"{evicted} between kills, {len(teams.ledger.evicted) - evicted} after",
         pods_that_wait_with_an_older_message=teams.outdated,
         seconds_from_last_start_to_shares=f"{shared - started:.1f}",
+        budgets_used_up_by_interrupted_evictions=interrupted,
     )
+
+
+def restarted(arena: Arena, kills: int) -> None:
+    """The operator starts again after each kill, and must exit with status 0 at the end."""
+    running: list[kit.Operator] = []
+
+    def decider() -> kit.Operator:
+        if not running or not running[-1].process.alive:
+            running.append(arena.start(proxy, INTAKE))
+        return running[-1]
+
+    with FaultProxy(arena.cluster) as proxy:
+        try:
+            kill_repeatedly(arena, kills, [proxy], decider)
+        finally:
+            for operator in running[-1:]:
+                operator.process.stop(30)
+    assert running[-1].process.returncode == 0, running[-1].process.log_tail(40)
 
 
 @pytest.mark.timeout(600)
 def test_promises_to_queues_hold_although_the_operator_is_killed_under_reclaim(arena: Arena) -> None:
-    kill_repeatedly(arena, 3)
+    restarted(arena, 3)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_promises_to_queues_hold_although_the_operator_is_killed_30_times(arena: Arena) -> None:
-    kill_repeatedly(arena, 30)
+    restarted(arena, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_promises_to_queues_hold_although_another_instance_takes_over_10_times(arena: Arena, tmp_path: Path) -> None:
+    with leaders.instances(arena, tmp_path, 2, "watch") as among:
+
+        def leader() -> kit.Operator:
+            for place, operator in enumerate(among.operators):
+                if operator.process.returncode == -signal.SIGKILL:
+                    among.operators[place] = among.start(place)
+            return among.operators[among.leader()]
+
+        kill_repeatedly(arena, 10, [proxy for proxy in among.proxies if proxy is not None], leader)

@@ -228,6 +228,14 @@ class QueuedTeams:
 
         wait_until(at_rest, 120, "evictions and bindings end")
 
+    def budgets_of_interrupted_evictions(self) -> int:
+        """How many budgets hold an eviction of a pod that is still there, as they do for two minutes: the disruption
+        controller's `DeletionTimeout`.
+        """
+        there = {raw["metadata"]["name"] for raw in kit.pods(self.arena.cluster, self.arena.namespace)}
+        budgets = self.arena.cluster.client.items(self._path("policy/v1", "poddisruptionbudgets"))
+        return sum(bool(there & (raw.get("status", {}).get("disruptedPods") or {}).keys()) for raw in budgets)
+
     def wait_shared(self) -> None:
         """Wait until all queues have their shares. A queue that may take more back by now is asked every 30 s, and a
         budget allows nothing for two minutes that an interrupted eviction has used up.
