@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import pytest
 
@@ -17,7 +16,6 @@ from support.gangs.pod_groups import (
     WORKLOAD,
     ZONE,
     Case,
-    install_crd,
     status_and_reason,
 )
 
@@ -285,24 +283,3 @@ def test_an_alpha_version_of_the_workload_api_suffices(binaries):
             case.members("train", range(2))
             case.wait_placed("train", 2)
             case.wait_condition(group, "True", "Scheduled")
-
-
-def test_unchanged_statuses_are_not_written_again(case):
-    """Retries of a pending group write its status only if it has changed."""
-    install_crd(case.cluster)
-    case.nodes(1)
-    with kit.reused(case.cluster, "--pod-intake=watch"):
-        groups = [case.group("workload", 3), case.custom_group("custom", 3)]
-        case.members("workload", range(3))
-        case.members("custom", range(3), custom=True)
-        for group in groups:
-            case.wait_condition(group, "False", "Unschedulable")
-        case.wait_phase(groups[1], "Scheduling")
-        versions = [[case.cluster.client.read(group)["metadata"]["resourceVersion"] for group in groups]]
-        for i in range(3):
-            case.cluster.client.create(node(f"small-{i}", cpu="100m"))
-            case.cluster.client.create(pod(f"plain-{i}", case.namespace, scheduler=OURS, cpu="50m", memory=None))
-            kit.wait_bound(case.cluster, case.namespace, i + 1)
-            versions.append([case.cluster.client.read(group)["metadata"]["resourceVersion"] for group in groups])
-        writes = [sum(before != after for before, after in zip(*pair, strict=True)) for pair in pairwise(versions)]
-        assert max(writes) <= len(groups)
