@@ -98,8 +98,9 @@ class Preemptions:
         preemption: GangPreemption,
         still_preempts: Callable[[], bool],
     ) -> Steps[bool]:
-        """Evicts the victims in favour of the group's nominated members, in steps; these wait for them together. Before the
-        first eviction, `still_preempts` is asked once more. Returns False if it says no: then no pod is evicted.
+        """Evicts the victims in favour of the group's nominated members, in steps; these wait for them together. Before
+        Binding cycles are stopped, and before the first eviction, `still_preempts` is asked once more. Returns False if
+        it says no: then no pod is evicted.
 
         Does nothing without victims: then the group waits for those of an earlier preemption.
         """
@@ -107,6 +108,8 @@ class Preemptions:
             return True
         uids = tuple(member.uid for member in members)
         yield from self._clear_lower_nominations({*preemption.nominations.values()}, members[0], {*uids})
+        if not still_preempts():
+            return False
         subject = Regarding.group(group, members[0].scheduler_name)
         preemptor = _Preemptor(group.key, uids, subject, WHOLE_CLUSTER, has_queue(self._cache, members[0]))
         self._metrics.observe(GROUP_PREEMPTION_VICTIMS, len(preemption.victims))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podwright.core.framework.framework import Framework
-from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import (
     GROUP_LABEL,
     KAI_API,
@@ -345,6 +345,36 @@ class TestSteps:
         assert rig.evictor.evicted == []
         assert planned == [self.MEMBERS] * 2
         assert list(rig.engine.cache.nominator.nodes()) == ["n1"]
+
+    async def test_lower_nominations_are_cleared_one_by_one(self, monkeypatch, planned):
+        rig = full_nodes(members=self.MEMBERS, children=FakeChildren())
+        nominator = rig.engine.cache.nominator
+        for i in range(self.MEMBERS):
+            nominator.add(parse_pod(ours(f"lower{i}", priority=5)), f"n{i}")
+        turns = self.at_once(monkeypatch, nominator, "behind")
+        async with deciding(rig):
+            await until(lambda: len(rig.evictor.evicted) == self.MEMBERS)
+        assert (sum(turns), max(turns)) == (self.MEMBERS, 1)
+        assert {pod.name for node in nominator.nodes() for pod in nominator.on(node)} == {
+            f"m{i}" for i in range(self.MEMBERS)
+        }
+
+    async def test_no_group_is_disrupted_where_another_pod_gets_the_room_meanwhile(self, monkeypatch, planned):
+        rig = full_nodes(members=self.MEMBERS, group="victims", children=FakeChildren())
+        nominator = rig.engine.cache.nominator
+        greater, behind = parse_pod(ours("greater", requests=ALL, priority=50)), nominator.behind
+
+        def then_nominate(pod: PodInfo, node_name: str) -> Any:
+            found = behind(pod, node_name)
+            nominator.add(greater, "n1")
+            return found
+
+        monkeypatch.setattr(nominator, "behind", then_nominate)
+        async with deciding(rig):
+            await until(lambda: len(planned) > 1)
+            await settle()
+        assert rig.evictor.evicted == []
+        assert [each for each in rig.groups.written if each[1] == "DisruptionTarget"] == []
 
     async def test_a_gang_that_evicts_no_pod_keeps_the_nominations_that_it_had(self, between, monkeypatch):
         rig = full_nodes(members=self.MEMBERS, queues="ab", children=FakeChildren())
