@@ -318,6 +318,8 @@ class Filling:
         before, placed = self.simulation.transaction.checkpoint(), self.simulation.placed
         found = self._fill(branch, enough=enough) if branch.children else self._pods(branch, enough=enough)
         if found and not isinstance(found, Fault):
+            # Of parts that are to be close together, the first one says what it lacks: perhaps no node has its label.
+            found += next((f"; {child.why}" for child in branch.children if child.near and child.why), "")
             self.simulation.undo(before, placed, found)
             branch.lose()
             branch.failed, branch.why = True, found

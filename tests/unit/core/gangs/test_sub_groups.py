@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -457,6 +458,22 @@ class TestTopology:
         decision = self.cluster({"a1": 2, "a2": 2}, 3)
         assert isinstance(decision, GangRejection)
         assert "0/2 placements are available" in next(iter(decision.parts.values()))
+
+    @pytest.mark.parametrize(
+        ("asked", "told"),
+        [
+            ({"requiredTopologyLevel": "rack"}, "no node has the label rack"),
+            ({"requiredTopologyLevel": "rack", "topology": "dc"}, "there is no Topology dc of kai.scheduler"),
+            ({"segmentRequiredTopologyLevel": "rack", "segmentSize": 1}, "no node has the label rack"),
+        ],
+    )
+    def test_a_level_of_a_part_that_no_node_has_is_told(self, asked, told):
+        parts = [sub_group("leader", 1), {**sub_group("workers", 2), "topologyConstraint": asked}]
+        cluster = Divided({"subGroups": parts}, room=9)
+        cluster.waits("l0", "leader")
+        for name in ("w0", "w1"):
+            cluster.waits(name, "workers")
+        assert cluster.plan().message.endswith(told)
 
 
 class TestJointly:
