@@ -39,9 +39,6 @@ class QueueOrder(RoomWaiters, Protocol):
     def structure(self) -> int:
         """Rises when paths may have changed."""
 
-    def turn_path(self, pod: PodInfo) -> Sequence[str]:
-        """The pod's queue, its parent, and so on. Empty for a pod without a queue."""
-
     def order_key(self, name: str) -> tuple[Any, ...]:
         """Sorts the queues with the same parent. Raises KeyError if there is no such queue."""
 

@@ -7,8 +7,8 @@ room, it is offered to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from heapq import heapify, heappop, heapreplace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Protocol
 
 from podwright.core.objects.pod import PodInfo
@@ -48,8 +48,11 @@ class RoomWaiters(Protocol):
     def still_holds(self, bound: Any, pod: PodInfo) -> bool:
         """True if this bound holds the pod back beside those that are tried again, or if none does."""
 
-    def turn_of(self, pod: PodInfo) -> Any:
-        """Sorts the pods that might be tried again by whose turn it is. Pods of one queue have the same."""
+    def turn_path(self, pod: PodInfo) -> Sequence[str]:
+        """The pod's queue, its parent, and so on. Empty for a pod without a queue in which pods may start."""
+
+    def turn_key(self, name: str) -> Any:
+        """Sorts the queues with the same parent by whose turn it is, if the pods that are tried again had started."""
 
     def try_again(self, pod: PodInfo) -> None:
         """The pod is tried again because its bounds let it start. Its room is not offered to others meanwhile."""
@@ -101,51 +104,73 @@ def misled(held: Iterable[QueuedPod], turns: RoomWaiters) -> Iterator[QueuedPod]
             yield queued
 
 
+class _Line:
+    """A queue with pods that might be tried again, or one above it. Sorted by what was so when they were last looked at."""
+
+    __slots__ = ("below", "known", "pods")
+
+    def __init__(self) -> None:
+        self.known: dict[str, _Line] = {}
+        """By name: the queues right below."""
+        self.below: list[tuple[Any, str, _Line]] = []
+        """A heap of these, with their keys."""
+        self.pods: list[tuple[Any, int, list[tuple[Any, int, QueuedPod]]]] = []
+        """A heap of its pods: of heaps of those that are admitted alike."""
+
+
 def in_turn(
     held: Iterable[QueuedPod], rank: Callable[[QueuedPod], Any], turns: RoomWaiters, check: RoomCheck
 ) -> Iterator[QueuedPod]:
     """Those of the pods that their bounds admit, in the order of turns, within a queue by `rank`. A group comes as a
     whole.
 
-    The caller says `try_again` for each that it does retry, before it asks for the next.
+    The caller says `try_again` for each that it does retry, before it asks for the next. For the next, the depth of the
+    tree is looked at, not all its queues: all that are below one that is nearer to its limit now have another turn.
     """
     alike: dict[Hashable, list[QueuedPod]] = {}
-    known: dict[str, Any] = {}  # turns by queue, until a pod is tried again
+    top, keys = _Line(), dict[str, Any]()  # keys by queue, until a pod is tried again
 
-    def turn_of(pod: PodInfo) -> Any:
-        name = turns.queue_of(pod)
-        if name not in known:
-            known[name] = turns.turn_of(pod)
-        return known[name]
+    def key_of(name: str) -> Any:
+        if name not in keys:
+            keys[name] = turns.turn_key(name)
+        return keys[name]
 
     for queued in held:
         pod = queued.pod
         alike.setdefault(pod.group or (turns.kind_of(pod), id(pod.requests)), []).append(queued)
-    heap = []
     for number, pods in enumerate(alike.values()):
         first = pods[0].pod
         if first.group or turns.admits(first):
             ranked = [(rank(queued), index, queued) for index, queued in enumerate(pods)]
             heapify(ranked)
-            heap.append((turn_of(first), ranked[0][0], number, ranked))
-    heapify(heap)
-    while heap:
-        turn, first_rank, number, ranked = heap[0]
+            line = top
+            for name in reversed(turns.turn_path(first)):
+                if name not in line.known:
+                    line.known[name] = _Line()
+                    heappush(line.below, (key_of(name), name, line.known[name]))
+                line = line.known[name]
+            heappush(line.pods, (ranked[0][0], number, ranked))
+    while top.pods or top.below:
+        line = top
+        while line.below and not line.pods:
+            key, name, below = line.below[0]
+            if (now := key_of(name)) != key:
+                heapreplace(line.below, (now, name, below))
+            elif below.pods or below.below:
+                line = below
+            else:
+                heappop(line.below)
+        if not line.pods:
+            continue  # no pods are left there
+        _, number, ranked = heappop(line.pods)
         first = ranked[0][2].pod
-        if (now := turn_of(first)) != turn:
-            heapreplace(heap, (now, first_rank, number, ranked))
-        elif first.group:
-            heappop(heap)
+        if first.group:
             if not lacks_room(ranked[0][2], check):
                 yield from (queued for _, _, queued in sorted(ranked))
-                known.clear()
-        elif not turns.admits(first):
-            heappop(heap)
-        else:
+                keys.clear()
+        elif turns.admits(first):
             queued = heappop(ranked)[2]
             if ranked:
-                heapreplace(heap, (turn, ranked[0][0], number, ranked))
-            else:
-                heappop(heap)
+                heappush(line.pods, (ranked[0][0], number, ranked))
             yield queued
-            known.clear()
+            keys.clear()

@@ -952,11 +952,10 @@ class Queues:
         )
         return any(each.lasting == named for each in others if each is not None)
 
-    def turn_of(self, pod: PodInfo) -> Any:
-        """Sorts the pods that might be tried again by whose turn it is."""
+    def turn_key(self, name: str) -> Any:
+        """Sorts the queues with the same parent by whose turn it is, if the pods that are tried again had started."""
         self._share_out_if_worth(self._built())
-        path = reversed(self.turn_path(pod))
-        return tuple((self.order_key(name, trying=True), name) for name in path)
+        return self.order_key(name, trying=True)
 
     def try_again(self, pod: PodInfo) -> None:
         """The pod is tried again because its bounds let it start. Its room is not offered to others meanwhile."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,8 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.queue import SchedulingQueue
+from podwright.core.queue.queued_pod import QueuedPod
+from podwright.core.queue.room import in_turn, unchecked
 from podwright.core.queue.scheduling_queue import POD_LEFT
 from podwright.core.queues import tree
 from podwright.core.queues.bound import Bound
@@ -204,6 +207,45 @@ def test_queues_below_one_limit_are_retried_in_the_order_of_turns():
     assert team.run() == ["b4", "b5"]
     team.limit("all", 6)
     assert sorted(team.run()) == ["a4", "b6"]
+
+
+def test_a_limit_of_many_queues_looks_at_few_queues_for_each_pod_that_it_admits():
+    """Each pod of one queue changes the turn of all queues below the limit."""
+    team, queues = Team(all=0), 60
+    for number in range(queues):
+        team.limit(f"q{number}", -1)
+        team.submit(f"p{number}", f"q{number}")
+    team.run()
+    with mock.patch.object(team.queues, "turn_key", side_effect=team.queues.turn_key) as key:
+        team.limit("all", queues)
+    assert len(team.run()) == queues
+    assert key.call_count <= 6 * queues
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.integers(0, 2**32))
+def test_the_next_pod_is_of_the_queue_whose_turn_it_is_at_each_level(seed):
+    choose = random.Random(seed)
+    team = Team(all=0)
+    parents = {name: choose.choice(["all", "m0", "m1"]) for name in ("q0", "q1", "q2", "q3", "q4")}
+    for name, parent in {"m0": "all", "m1": "all", **parents}.items():
+        quotas = {GPU: Quota(guarantee=choose.randrange(3), limit=choose.choice([UNBOUNDED, UNBOUNDED, 4]))}
+        team.queues.set(QueueRules(name, parent, choose.choice([100, 200]), quotas))
+    for number in range(30):
+        team.submit(f"p{number}", choose.choice([*parents]), choose.randrange(1, 3), priority=choose.randrange(2))
+    team.run()
+    team.queues.set(QueueRules("all", quotas={GPU: Quota(limit=choose.randrange(1, 40))}))
+    held = [team.queue.get(uid) for uid in team.queue.uids()]
+
+    def turn(queued: QueuedPod) -> Any:
+        path = [*reversed(team.queues.turn_path(queued.pod))]
+        return [(team.queues.turn_key(name), name) for name in path], team.queue._rank(queued)
+
+    for queued in in_turn(held, team.queue._rank, team.queues, unchecked):
+        assert turn(queued) == min(turn(each) for each in held if team.queues.admits(each.pod))
+        held.remove(queued)
+        team.queues.try_again(queued.pod)
+    assert not any(team.queues.admits(each.pod) for each in held)
 
 
 def test_a_pod_for_which_room_is_held_does_not_wait_for_its_turn():
