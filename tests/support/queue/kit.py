@@ -43,7 +43,7 @@ class Harness(Observer):
     """A queue with the hints of Fit and Wait (any new node), Spread (a deleted pod, except one called `no`) and Gate.
 
     Records what the queue reports: `incoming` and `hinted`. `pre_enqueue`, `hints` and `hints_of` can be replaced. `due`: the uids
-    of pods that may be retried without an event.
+    of pods that may be retried without an event. `lacking`: the plugins because of which groups have no room.
     """
 
     def __init__(self, waits=DEFAULT_WAITS):
@@ -51,6 +51,7 @@ class Harness(Observer):
         self.incoming = []
         self.hinted = []
         self.due = ()
+        self.lacking = None
         self.hints = {
             "Fit": (EventHint(NODE_ADDED),),
             "Spread": (EventHint(POD_GONE, lambda _pod, before, _after: Hint.SKIP if before == "no" else Hint.QUEUE),),
@@ -63,6 +64,7 @@ class Harness(Observer):
             pre_enqueue=lambda pod: self.pre_enqueue(pod),  # noqa: PLW0108 -- a test may replace the method later
             hints_of=lambda pod: self.hints_of(pod),  # noqa: PLW0108 -- as above
             estimate=default_framework().estimate,
+            room_checks=lambda: lambda _pod: self.lacking,
             also_due=lambda: self.due,
             observer=self,
             waits=waits,

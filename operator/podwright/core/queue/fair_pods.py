@@ -17,7 +17,6 @@ from math import ceil
 from typing import Any, Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly
-from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.heap import KeyedHeap
 from podwright.core.queue.queued_pod import QueuedPod
 from podwright.core.queue.room import RoomWaiters

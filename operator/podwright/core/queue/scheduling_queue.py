@@ -234,8 +234,8 @@ class SchedulingQueue:
 
     def wait_for_room(self, members: Sequence[QueuedPod]) -> bool:
         """Returns popped members of a group without an attempt, if others use the room meanwhile for which an event has
-        retried them. What their last attempt said of them stays. Returns whether that is so; not of those that a bound
-        of their queue held back, because the room that the bound admits counts as theirs.
+        retried them. What their last attempt said of them stays, and their place in the order. Returns whether that is
+        so; not of those that a bound of their queue held back, because the room that the bound admits counts as theirs.
         """
         check = self._room_checks()
         bound = "" if self._order is None else self._order.plugin
@@ -246,7 +246,7 @@ class SchedulingQueue:
             return False
         for member in members:
             member.attempts -= 1
-            self.reject(member, member.unschedulable_plugins, member.pending_plugins, count=False)
+            self._fail(member, attempted=False)
         return True
 
     def move_to_front(self, queued: QueuedPod) -> None:
@@ -352,11 +352,12 @@ class SchedulingQueue:
         queued.unschedulable_plugins = queued.pending_plugins = frozenset()
         self._fail(queued)
 
-    def _fail(self, queued: QueuedPod) -> None:
+    def _fail(self, queued: QueuedPod, *, attempted: bool = True) -> None:
         self._attempt_over(queued)
-        queued.timestamp = self._clock()
         queued.was_flushed = queued.for_room = False
-        queued.start_backoff(self._waits)
+        if attempted:
+            queued.timestamp = self._clock()
+            queued.start_backoff(self._waits)
         helped = at_once = False
         if queued.rejectors:
             helped, at_once = self._hinting.helped_meanwhile(queued, self._in_flight.missed(queued.uid))
@@ -394,8 +395,8 @@ class SchedulingQueue:
             if order is not None and is_held(queued, order):
                 held.append(queued)
             elif not lacks_room(queued, check):
-                queued.for_room = check is not unchecked
                 self._requeue_if_helped(queued, occurrence)
+                queued.for_room = check is not unchecked and queued.place in (Place.ACTIVE, Place.BACKOFF)
         self._retry_in_turn(held, check, occurrence)
 
     def activate(self, uid: str) -> None:

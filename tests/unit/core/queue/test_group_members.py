@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.queue.kit import NODE_ADDED, Harness
+from support.queue.kit import NODE_ADDED, POD_GONE, Harness
 
 
 @pytest.fixture
@@ -79,3 +79,14 @@ def test_a_waiting_pod_is_not_moved_to_the_front(h):
     h.queue.move_to_front(h.rejected("p", "Fit"))
     assert h.counts() == {"unschedulable": 1}
     assert h.pop() is None
+
+
+@pytest.mark.parametrize("why", ["by an event", "after its longest wait"])
+def test_a_group_goes_back_for_want_of_room_only_if_an_event_has_retried_it_for_that(h, why):
+    h.add("member", group="g")
+    h.queue.reject(h.queue.pop(), {"Spread"})
+    h.clock.now += 20
+    h.queue.move(POD_GONE, before="another" if why == "by an event" else "no")
+    h.lacking = frozenset({"Spread"})
+    h.clock.now += 0 if why == "by an event" else 400
+    assert h.queue.wait_for_room([h.queue.pop()]) is (why == "by an event")

@@ -237,11 +237,14 @@ def test_the_next_pod_is_of_the_queue_whose_turn_it_is_at_each_level(seed):
     team.queues.set(QueueRules("all", quotas={GPU: Quota(limit=choose.randrange(1, 40))}))
     held = [team.queue.get(uid) for uid in team.queue.uids()]
 
+    def rank(queued: QueuedPod) -> Any:
+        return team.framework.sort_key(queued.pod, queued.timestamp)
+
     def turn(queued: QueuedPod) -> Any:
         path = [*reversed(team.queues.turn_path(queued.pod))]
-        return [(team.queues.turn_key(name), name) for name in path], team.queue._rank(queued)
+        return [(team.queues.turn_key(name), name) for name in path], rank(queued)
 
-    for queued in in_turn(held, team.queue._rank, team.queues, unchecked):
+    for queued in in_turn(held, rank, team.queues, unchecked):
         assert turn(queued) == min(turn(each) for each in held if team.queues.admits(each.pod))
         held.remove(queued)
         team.queues.try_again(queued.pod)

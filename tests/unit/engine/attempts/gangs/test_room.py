@@ -70,6 +70,29 @@ async def test_one_of_the_waiting_gangs_is_tried_when_the_room_of_a_gang_becomes
             assert written == 0
 
 
+async def test_a_gang_whose_room_another_one_has_taken_keeps_its_place_before_those_that_came_later():
+    rig, confirmed = rig_of(1, 9), {}
+    rig.engine.assigned.put(make_pod("large", node="n0", requests={"cpu": "5"}))
+    for name in ("first", "taker", "earlier"):
+        gang(rig, name, 4)
+    async with deciding(rig):
+        confirm_bound(rig, confirmed)
+        rig.now += 20
+        gang(rig, "later", 5)
+        await settle()
+        rig.now += 20
+        for index in range(4):
+            rig.engine.assigned.drop(f"default/first-{index}", None)
+            await settle()
+        confirm_bound(rig, confirmed)
+        assert {name.rpartition("-")[0] for name in confirmed} == {"first", "taker"}
+        rig.now += 20
+        rig.engine.assigned.drop("default/large", None)
+        await settle()
+        confirm_bound(rig, confirmed)
+        assert {name.rpartition("-")[0] for name in confirmed} == {"first", "taker", "earlier"}
+
+
 async def test_a_gang_that_needs_one_more_member_is_tried_at_each_event():
     rig = rig_of(1, 4)
     gang(rig, "placed", 4)
