@@ -153,6 +153,8 @@ class Queues:
         self._regrouped = 0
         self._due: set[str | None] = set()
         """The namespaces whose pods may belong to other queues now. None: all."""
+        self._due_groups: set[str] = set()
+        """The same of the members of groups, by key."""
         self._touched: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
         compact_regularly(self)
@@ -215,6 +217,7 @@ class Queues:
             self._tried_by.clear()
             self._touched.clear()
             self._due.clear()
+            self._due_groups.clear()
         self._changed()
 
     def restorer(self) -> Callable[[], None]:
@@ -343,8 +346,8 @@ class Queues:
         """Groups say the queue of their pods, and whether these are never evicted."""
         was, now = (("", None) if group is None else (group.queue, group.firm) for group in (before, after))
         group = after or before
-        if was != now and group is not None and self._cache.groups.members(group.key).total:
-            self.regroup(group.namespace)
+        if self.active and was != now and group is not None and not self._cache.groups.members(group.key).empty:
+            self._due_groups.add(group.key)
 
     # What queues have
 
@@ -1110,21 +1113,27 @@ class Queues:
 
     def _set_of(self, pod: PodInfo) -> str:
         """The name of the set in which the pod counts: see `Membership.of`."""
-        if self._due:
+        if self._due or self._due_groups:
             self._built()
         return self._placed_in.get(pod.uid) or self._waiting_in.get(pod.uid) or self._membership.of(pod)
 
     def _regroup(self) -> None:
         """Counts pods in other queues that belong to these now."""
         due, self._due = self._due, set()
+        members = [*map(self._cache.groups.members, self._due_groups)]
+        self._due_groups.clear()
         self._regrouped += 1
+        waiting = [pod for pod in (self.pending() if due else ()) if None in due or pod.namespace in due]
+        waiting += [pod for each in members for pod in each.waiting.values()]
         placed = [
             (pod, info.slot)
-            for info in self._cache.nodes.values()
+            for info in (self._cache.nodes.values() if due else ())
             for pod in info.pods.values()
-            if (None in due or pod.namespace in due) and not self._counts_rightly(pod)
+            if None in due or pod.namespace in due
         ]
-        self._group_again(placed, [pod for pod in self.pending() if None in due or pod.namespace in due])
+        there = ((uid, self._cache.placement(uid)) for each in members for uid in each.placed)
+        placed += [(info.pods[uid], info.slot) for uid, info in there if info is not None]
+        self._group_again([each for each in placed if not self._counts_rightly(each[0])], waiting)
 
     def _counts_rightly(self, pod: PodInfo) -> bool:
         """True if the placed pod counts in its queue, and as what it is."""
@@ -1164,7 +1173,7 @@ class Queues:
         if tree is None or (self.devices.classes and self.devices.stale):
             self._structure.current = None
             tree = self._structure.tree()
-        if self._due:
+        if self._due or self._due_groups:
             self._regroup()
         return tree
 

@@ -2,6 +2,7 @@
 
 import weakref
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -9,6 +10,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KAI_KIND
 from podwright.core.objects.selectors import parse_label_selector
+from podwright.core.queues.membership import Membership
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.cache import Cache
@@ -374,3 +376,14 @@ class TestFirmPods:
         cache.forget("default/a")
         assert dict(queues.firm_usage("train")) == dict(queues.firm_usage("ml")) == {}
         assert queues.bound(self.firm("b", "train", 3)) is None
+
+    def test_a_group_that_comes_after_its_pods_has_only_these_counted_again(self, cache, queues):
+        for number in range(20):
+            cache.assume(a_pod(f"other{number}", "serve"), f"n{number % 4}")
+        cache.assume(self.grouped("a", "", 2), "n0")
+        cache.groups.add_waiting(self.grouped("b", "", 3))
+        assert dict(queues.usage("train")) == dict(queues.waiting("train")) == {}
+        with mock.patch.object(Membership, "of", autospec=True, side_effect=Membership.of) as of:
+            self.group(cache, queue="train")
+            assert (dict(queues.usage("train")), dict(queues.waiting("train"))) == ({GPU: 2}, {GPU: 3})
+        assert {call.args[1].name for call in of.call_args_list} == {"a", "b"}
