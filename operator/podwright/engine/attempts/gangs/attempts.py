@@ -409,11 +409,10 @@ class Gangs:
         standing = self._cache.groups.standing(group, [member.uid for member in begun])
         may_start, cancelled = frozenset(standing or ()), set[str]()
         for member in begun:
-            if member.uid in may_start:
-                self._binding_cycles.allow(member.uid, GangScheduling.name)
-            else:
+            if member.uid not in may_start:
                 self._binding_cycles.cancel(member.uid, NOT_TOGETHER)
                 cancelled.add(member.pod.group)
+        self._binding_cycles.allow([member.uid for member in begun if member.uid in may_start], GangScheduling.name)
         return None if standing is None else cancelled
 
     def _not_scheduled(self, group: PodGroup, verdict: Verdict, parts: Mapping[str, str] | None = None) -> None:

@@ -7,7 +7,8 @@ gang that is not placed as a whole, the deletion of the pod, and the end of the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -21,6 +22,9 @@ from podwright.engine.outcomes.binding import debug
 from podwright.engine.outcomes.binding.states import EFFECTS, STOPPABLE, BindingOutcome, BindingState
 from podwright.engine.outcomes.binding.waiting_pods import PermitWaitingPod
 from podwright.engine.policies.active_policy import ActivePolicy
+
+ALLOWED_AT_ONCE: Final = 100
+"""Of pods that wait in Permit, in one turn of the loop: a few milliseconds."""
 
 
 class Ending(NamedTuple):
@@ -145,6 +149,8 @@ class BindingCycles:
 
     def __init__(self) -> None:
         self._cycles: dict[str, BindingCycle] = {}
+        self._allowed: deque[tuple[PermitWaitingPod, str]] = deque()
+        """Pods that are about to be told that a Permit plugin allows them."""
         self._ending = False
         compact_regularly(self)
 
@@ -172,6 +178,8 @@ class BindingCycles:
     def end_waits(self) -> None:
         """Stops the cycles that wait in Permit or for an object, and those that come to such a wait later."""
         self._ending = True
+        for waiting, plugin in self._allowed:  # a gang that starts is not torn apart
+            waiting.allow(plugin)
         for cycle in self:
             if cycle.waits or (cycle.waiting is not None and not cycle.waiting.allowed):
                 cycle.stop(SHUTDOWN)
@@ -203,11 +211,21 @@ class BindingCycles:
         cycle = self._cycles.get(uid)
         return cycle is not None and cycle.stop(Ending(BindingOutcome.CANCELLED, unschedulable(why)))
 
-    def allow(self, uid: str, plugin: str) -> None:
-        """Lets the pod go on if it waits for this Permit plugin."""
-        cycle = self._cycles.get(uid)
-        if cycle is not None and cycle.waiting is not None:
-            cycle.waiting.allow(plugin)
+    def allow(self, uids: Iterable[str], plugin: str) -> None:
+        """Lets those of the pods go on that wait for this Permit plugin: so many in each turn of the loop, because each
+        begins a Binding then.
+        """
+        busy, cycles = bool(self._allowed), (self._cycles.get(uid) for uid in uids)
+        self._allowed += [(each.waiting, plugin) for each in cycles if each is not None and each.waiting is not None]
+        if not busy:
+            self._allow_some()
+
+    def _allow_some(self) -> None:
+        for _ in range(min(ALLOWED_AT_ONCE, len(self._allowed))):
+            waiting, plugin = self._allowed.popleft()
+            waiting.allow(plugin)
+        if self._allowed:
+            asyncio.get_running_loop().call_soon(self._allow_some)
 
     def pod_left(self, uid: str) -> bool:
         """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it

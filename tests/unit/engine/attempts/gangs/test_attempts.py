@@ -19,6 +19,8 @@ from podwright.core.objects.pod_group import (
     WORKLOAD_API,
 )
 from podwright.core.plugins.gang_scheduling import TOO_FEW
+from podwright.engine.outcomes.binding import cycle
+from podwright.engine.outcomes.binding.waiting_pods import PermitWaitingPod
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod, make_pod_group
 
@@ -93,6 +95,29 @@ class TestWaitingForMembers:
                     answer.set_result(None)
             await settle()
             assert rig.status.written == []
+
+    @pytest.mark.parametrize("ends", [False, True], ids=["", "the process ends meanwhile"])
+    async def test_members_begin_their_bindings_in_several_turns_of_the_loop(self, monkeypatch, ends):
+        monkeypatch.setattr(cycle, "ALLOWED_AT_ONCE", 2)
+        turns, allow = [0], PermitWaitingPod.allow
+
+        def counted(waiting: PermitWaitingPod, plugin: str) -> None:
+            if not turns[-1]:
+                asyncio.get_running_loop().call_soon(turns.append, 0)
+            turns[-1] += 1
+            allow(waiting, plugin)
+
+        monkeypatch.setattr(PermitWaitingPod, "allow", counted)
+        rig = rig_with()
+        add_group(rig, make_pod_group(min_count=4))
+        for name in "abcd":
+            member(rig, name)
+        rig.engine.pod_attempts.schedule_one(rig.engine.queue.pop())
+        if ends:
+            rig.engine.binding_cycles.end_waits()
+        await settle()
+        assert bound(rig) == {*"abcd"}
+        assert ends or turns[:2] == [2, 2]
 
     async def test_a_gang_that_was_tried_without_nodes_is_placed_on_the_first_one(self):
         rig = rig_with(nodes=0)
