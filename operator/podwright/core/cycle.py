@@ -341,6 +341,7 @@ def place(
             rejected=rejected,
         )
     total, best = framework.score(state, pod, feasible), state.best
+    state.best = None  # it is of all nodes, and the state stays until the pod is bound
     if extra is not None:
         total, best = total + extra, None  # not in place: scores may be cached
     _report(framework, state, search.evaluated, rejected, scored=count)

@@ -184,6 +184,7 @@ class Framework(BuiltPlugins):
             if left < count:
                 diagnosis.stages.append(Stage(plugin.name, alive, after, result))
                 alive, count = after, left
+        state.left = None
         rules = self.handle.cache.place_rules
         if rules is not None and count and (refused := rules.refuse_all(pod)) is not None:
             after = alive & refused.ok

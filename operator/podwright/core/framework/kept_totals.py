@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.interface import Slots, WholeNumbers
-from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.compaction import RecentCache, compact_regularly
 from podwright.core.state.columns.change_log import ChangeLog
 
 KEPT_SIZE: Final = 16_384
@@ -22,6 +22,7 @@ KEPT_SIZE: Final = 16_384
 MAX_TOTALS: Final = 256
 MAX_BYTES: Final = 64 << 20
 _MOST_GONE: Final = 64
+_SLOT_BYTES: Final = np.dtype(np.intp).itemsize
 
 Number = type[np.signedinteger[Any]] | np.dtype[np.signedinteger[Any]]
 Parts = Sequence[tuple[NDArray[Any], int]]
@@ -74,10 +75,11 @@ class KeptTotal(Sequence[int]):
             self._best, self._gone = np.sort(rows[totals == most]), []
             return
         now = totals == greatest
-        if np.count_nonzero(now > before):
+        left = rows[before > now]
+        if np.count_nonzero(now > before) or len(left) > _MOST_GONE:
             self._find_best()
             return
-        for position in self._best.searchsorted(rows[before > now]).tolist():
+        for position in self._best.searchsorted(left).tolist():
             insort(self._gone, position)
         if not len(self):
             self._find_best()
@@ -93,16 +95,27 @@ class KeptTotals:
 
     def __init__(self) -> None:
         self._known: RecentCache[Hashable, KeptTotal] = RecentCache(MAX_TOTALS // 2, MAX_BYTES // 2)
+        self._once: dict[Hashable, Parts] = {}
+        """What has been asked for once, as for each of the pods that all differ. These must not displace totals."""
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        self._once.clear()
 
     def get(self, parts: Parts, constant: int, dtype: Number) -> KeptTotal | None:
-        """The total of these arrays, which the caller has to update; None if they are asked for the first time, as those
-        of pods that all differ.
-        """
+        """The total of these arrays, which the caller has to update; None if they are asked for the first time."""
+        # Both maps refer to the arrays, so that their ids are of no others.
         key = (dtype, constant, *[(id(scores), weight) for scores, weight in parts])
         known = self._known.get(key)
         if known is None:
-            # It refers to the arrays, so that their ids are of no others.
-            self._known.put(key, KeptTotal(parts, constant, dtype), 10 * len(parts[0][0]))
+            once = self._once
+            if once.pop(key, None) is not None:
+                known = KeptTotal(parts, constant, dtype)
+                self._known.put(key, known, (known.total.itemsize + _SLOT_BYTES) * len(parts[0][0]))
+                return known
+            if len(once) >= MAX_TOTALS:
+                del once[next(iter(once))]
+            once[key] = parts
         return known
 
 

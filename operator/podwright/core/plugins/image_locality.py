@@ -23,6 +23,7 @@ from podwright.core.framework.interface import (
     CycleState,
     Feasible,
     Handle,
+    Int16s,
     Int64s,
     Plugin,
     Scope,
@@ -54,6 +55,8 @@ class ImageIndex:
 
     def __init__(self) -> None:
         self._asked: dict[str, list[int]] = {}
+        self.scores: RecentCache[PodImages, tuple[int, Int16s | int]] = RecentCache(_KEPT // 2)
+        """Of all nodes, as of an epoch of the table. The plugins of all policies have the same."""
         compact_regularly(self)
 
     def compact(self) -> None:
@@ -111,7 +114,6 @@ class ImageLocality(Plugin, ScorePlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._index = handle.cache.observer(ImageIndex)
-        self._scores: RecentCache[PodImages, tuple[int, Int64s | int]] = RecentCache(_KEPT // 2)
 
     def costs(self, pod: PodInfo) -> Iterable[Cost]:
         return (Cost(number, "images", 5e-6),) if (number := pod.images.count) > ORDINARY else ()
@@ -123,17 +125,17 @@ class ImageLocality(Plugin, ScorePlugin):
         least, greatest = _LEAST, _GREATEST_PER_IMAGE * pod.images.count
         return MAX_SCORE * (max(least, min(found, greatest)) - least) // (greatest - least)
 
-    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s | int:
+    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int16s | int:
         images = pod.images
-        known = self._scores.get(images)
+        known = self._index.scores.get(images)
         if known is None or known[0] != feasible.table.epoch:
             known = (feasible.table.epoch, self._column(feasible.table, images))
-            self._scores.put(images, known)
+            self._index.scores.put(images, known)
         scores = known[1]
         return scores if isinstance(scores, int) else feasible.take(scores)
 
-    def _column(self, table: NodeTable, images: PodImages) -> Int64s | int:
-        """int64[nodes], or 0 if no node has any of the images."""
+    def _column(self, table: NodeTable, images: PodImages) -> Int16s | int:
+        """int16[nodes], or 0 if no node has any of the images."""
         names = _names(images)
         added = self._index.contributions(names, table)
         if not added:
@@ -141,7 +143,7 @@ class ImageLocality(Plugin, ScorePlugin):
         added = {name: bytes_ * times for name, times in Counter(names).items() if (bytes_ := added.get(name, 0))}
         found = self._one_by_one(table, added) if len(added) <= FEW_IMAGES else self._by_node(table, added)
         greatest = _GREATEST_PER_IMAGE * images.count
-        return (found.clip(_LEAST, greatest) - _LEAST) * MAX_SCORE // (greatest - _LEAST)
+        return ((found.clip(_LEAST, greatest) - _LEAST) * MAX_SCORE // (greatest - _LEAST)).astype(np.int16)
 
     def _one_by_one(self, table: NodeTable, added: Mapping[str, int]) -> Int64s:
         """int64[nodes]: what the images add, of those that `added` has. Which nodes have an image is kept."""
