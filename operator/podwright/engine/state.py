@@ -6,7 +6,7 @@ event loop's thread changes it, so there are no locks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,8 +58,8 @@ class OpenBindingCycles(Protocol):
     def cancel(self, uid: str, why: str) -> bool:
         """Stops a cycle. False if there is none, or its Binding was posted already."""
 
-    def allow(self, uid: str, plugin: str) -> None:
-        """Lets the pod go on if it waits for this Permit plugin."""
+    def allow(self, uids: Iterable[str], plugin: str) -> None:
+        """Lets those of the pods go on that wait for this Permit plugin."""
 
     def pod_left(self, uid: str) -> bool:
         """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it
