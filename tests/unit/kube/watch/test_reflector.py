@@ -159,6 +159,32 @@ async def test_a_server_that_ends_lists_at_half_delays_the_start_and_no_object_i
         assert ["continue" in request.query for request in script.requests[:10]] == [False, True] * 5
 
 
+async def test_a_server_that_pages_slowly_delays_the_start_and_is_not_asked_for_a_page_twice():
+    """What was listed is known meanwhile. Only a page that did not arrive is asked for again."""
+    gates = [asyncio.Event() for _ in range(3)]
+
+    def slowly(gate, answer):
+        async def answers(request):
+            await gate.wait()
+            return await answer(request)
+
+        return answers
+
+    first, last = page(item("a", 1), version=1, following="more"), page(item("b", 1), version=1)
+    answers = map(slowly, gates, [first, says(504), last])
+    async with reflecting(*answers) as (sink, script, reflector):
+        for number, (gate, known) in enumerate(zip(gates, ([], ["a"], ["a"]), strict=True), start=1):
+            await until(
+                lambda number=number, known=known: len(script.requests) == number and list(sink.objects) == known
+            )
+            assert not reflector.synced.is_set()
+            gate.set()
+        await until(reflector.synced.is_set)
+        assert list(sink.objects) == ["a", "b"]
+        assert [request.query.get("continue") for request in script.requests[:3]] == [None, "more", "more"]
+        assert (reflector.list_count, sink.dropped) == (1, [])
+
+
 async def test_other_tasks_run_while_many_objects_are_dropped_that_a_list_lacks(monkeypatch):
     """All pods of a large cluster may be gone after a pause. With no time for a slice, others run after each of them."""
     monkeypatch.setattr(pages, "SLICE_SECONDS", 0.0)
