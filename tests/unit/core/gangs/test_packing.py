@@ -149,19 +149,25 @@ def test_passes_over_pods_that_wait_for_each_other_are_bounded(monkeypatch):
     assert len(tried) <= 3 * 40 + 2 * (60 + 40)
 
 
-def test_kinds_that_repel_each_other_cost_a_step_for_each_two():
+@pytest.mark.parametrize(
+    ("spec", "times"),
+    [
+        pytest.param(near("x", HOST, anti=True), 4.5, id="for each two that repel each other"),
+        pytest.param({}, 2.5, id="for each one that repels none"),
+    ],
+)
+def test_kinds_cost_a_step(spec, times):
     cluster = Cluster(100, 100)
 
     def calls_for(kinds):
         requests = [{"cpu": str(1 + i)} for i in range(kinds)]
-        spec = near("x", HOST, anti=True)
         pods = [
             parse_pod(make_pod(f"p{i}", requests=each, labels={"kind": "x"}, spec=spec), keep_raw=True)
             for i, each in enumerate(requests)
         ]
         return calls_of(lambda: JointProgram(cluster.framework, cluster.cache, Branch(0, untried=pods), 0).build())
 
-    assert calls_for(80) < 4.5 * calls_for(40)
+    assert calls_for(80) < times * calls_for(40)
 
 
 def test_pods_that_are_left_preempt_and_others_wait_for_that():

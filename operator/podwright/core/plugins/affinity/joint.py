@@ -21,7 +21,7 @@ def joint_rules(index: PodIndex, members: Sequence[PodInfo]) -> Iterator[JointRu
         repelled = AffinityPreFilterState(counts).repelled()
         if repelled is not None:
             yield Barred(one, repelled)
-        for other, pod in enumerate(members):
+        for other, pod in enumerate(members if members[one].pod_affinity.anti_required else ()):
             for key in counts.repelled_by(pod):
                 domains = index.domains(key)
                 yield Apart(one, other, key, domains.of_node, domains.count)
