@@ -212,8 +212,9 @@ def _value(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
 
 def _scalar(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
     fits = type(raw) is kind or (kind is float and type(raw) is int)
-    if not fits or (kind is int and raw not in _INT64):
-        problems.append((where, f"expected {_SCALARS[kind][1]}, got {_kind(raw)}"))
+    too_large = fits and kind is int and raw not in _INT64
+    if not fits or too_large:
+        problems.append((where, f"expected {_SCALARS[kind][1]}{' of 64 bits' * too_large}, got {_kind(raw)}"))
     return raw
 
 

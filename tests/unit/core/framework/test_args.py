@@ -116,7 +116,7 @@ def test_the_expected_kind_can_differ_from_the_name_of_the_dataclass():
         ),
         pytest.param({"timeoutSeconds": "3"}, "pluginConfig[2].args.timeoutSeconds: expected a whole number, got string '3'", id="a string for a number"),
         pytest.param({"timeoutSeconds": True}, "pluginConfig[2].args.timeoutSeconds: expected a whole number, got true or false", id="a boolean for a number"),
-        pytest.param({"timeoutSeconds": 2**63}, "pluginConfig[2].args.timeoutSeconds: expected a whole number, got", id="a number above int64"),
+        pytest.param({"timeoutSeconds": 2**63}, "pluginConfig[2].args.timeoutSeconds: expected a whole number of 64 bits, got whole number 92", id="a number above int64"),
         pytest.param({"eager": 1}, "pluginConfig[2].args.eager: expected true or false, got whole number 1", id="a number for a boolean"),
         pytest.param({"groups": "a"}, "pluginConfig[2].args.groups: expected a list, got string 'a'", id="a string for a list"),
         pytest.param({"groups": ["a", 1]}, "pluginConfig[2].args.groups[1]: expected a string, got whole number 1", id="one bad entry of a list"),
