@@ -20,7 +20,10 @@ from podwright.core.state.columns.change_log import ChangeLog
 KEPT_SIZE: Final = 16_384
 """In smaller tables, passes over all rows take no longer."""
 MAX_TOTALS: Final = 256
-MAX_BYTES: Final = 64 << 20
+MAX_BYTES: Final = 128 << 20
+"""Enough for all templates on 100,000 nodes for which a `RowCache` has arrays. With fewer, those that take turns would
+cost more than without.
+"""
 _MOST_GONE: Final = 64
 _SLOT_BYTES: Final = np.dtype(np.intp).itemsize
 
