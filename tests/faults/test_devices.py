@@ -242,6 +242,14 @@ def contested_by(arena: Arena, kind: str, nodes: int) -> dra.Driver:
     )
 
 
+def wanted(template: str) -> Mapping[str, Any]:
+    """The parts of a pod's spec by which it prefers the two nodes whose 16 devices all others prefer, too."""
+    match = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0", "n1"]}
+    term = {"weight": 100, "preference": {"matchExpressions": [match]}}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return {**dra.from_template(template), "affinity": affinity}
+
+
 def reported(arena: Arena) -> set[str]:
     """The uids of the claims with an event that says they got what was taken."""
     return {event["regarding"]["uid"] for event in kit.events(arena.cluster, arena.namespace, "DeviceAllocatedTwice")}
@@ -258,7 +266,7 @@ def wait_each_reported(arena: Arena, ledger: ClaimLedger, operator: kit.Operator
 @pytest.mark.parametrize("kind", ["device", "counter", pytest.param("capacity", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("claims")
 def test_two_schedulers_never_bind_pods_to_one_device(arena: Arena, kind: str) -> None:
-    """They do not know of each other. Each chooses half of the devices before it sees a write of the other."""
+    """They do not know of each other. Each chooses the same half of the devices before it sees a write of the other."""
     cluster, pods = arena.cluster, 32
     with (
         contested_by(arena, kind, pods // 8),
@@ -271,8 +279,8 @@ def test_two_schedulers_never_bind_pods_to_one_device(arena: Arena, kind: str) -
             proxy.hold(is_write_to_claim)
         second = arena.running(other, f"--scheduler-name={OTHER}", warm_up=False, name="second")
         with arena.running(one, warm_up=False, name="first") as first, second:
-            arena.pods(pods // 2, "ours", cpu="1m", **dra.from_template("ours"))
-            arena.pods(pods // 2, "theirs", cpu="1m", scheduler=OTHER, **dra.from_template("theirs"))
+            arena.pods(pods // 2, "ours", cpu="1m", **wanted("ours"))
+            arena.pods(pods // 2, "theirs", cpu="1m", scheduler=OTHER, **wanted("theirs"))
             wait_until(lambda: one.held() == other.held() == pods // 2, 60, "both have chosen")
             for proxy in (one, other):
                 proxy.release()
@@ -298,12 +306,12 @@ def test_each_device_that_kube_scheduler_takes_at_the_same_time_is_reported(aren
             proxy.faults = [Faults({}, is_write_to_claim, delay=0.1)]
             proxy.hold(is_write_to_claim)
             with arena.running(proxy, warm_up=False) as operator:
-                arena.pods(pods // 4, "ours-first", cpu="1m", **dra.from_template("ours"))
+                arena.pods(pods // 4, "ours-first", cpu="1m", **wanted("ours"))
                 wait_until(
                     lambda: proxy.held() == pods // 4, 60, "Podwright has chosen, and kube-scheduler does not know"
                 )
-                arena.pods(pods // 2, "theirs", cpu="1m", scheduler=KUBE_SCHEDULER, **dra.from_template("theirs"))
-                arena.pods(pods // 4, "ours", cpu="1m", **dra.from_template("ours"))
+                arena.pods(pods // 2, "theirs", cpu="1m", scheduler=KUBE_SCHEDULER, **wanted("theirs"))
+                arena.pods(pods // 4, "ours", cpu="1m", **wanted("ours"))
                 with_devices = lambda: sum(bool(dra.results_of(raw)) for raw in dra.claims(cluster, arena.namespace))
                 wait_until(lambda: with_devices() >= pods // 4, 60, "kube-scheduler takes devices")
                 proxy.release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import tracemalloc
+import warnings
 from collections.abc import Callable
 
 from podwright.core.objects.compaction import compact_all
@@ -37,7 +38,9 @@ def _free_unused() -> None:
     The cache has 4096 entries, and the place of an entry depends on the address of the name. C code that makes the name
     again for each call, as NumPy does for some methods, so leaves from none to all of them filled.
     """
-    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # what other tests left open is not what this call leaves
+        gc.collect()
     if sys.version_info >= (3, 13):
         sys._clear_internal_caches()  # noqa: SLF001 -- documented
     else:
