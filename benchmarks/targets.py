@@ -106,7 +106,7 @@ def of_scale(entries: list[Json], core: list[Json]) -> dict[str, Verdict]:
 @dataclass(frozen=True, slots=True)
 class Promise:
     """What queues are to reach. `what`: the shape, and what is measured of it. `peer`: a peer's published figure.
-    `others`: the share of the machine that other processes used meanwhile. A bound of 0 is none.
+    `others`: the share of the machine that other processes used meanwhile. With a `bound` of 0, nothing is promised.
     """
 
     what: str

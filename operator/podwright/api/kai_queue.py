@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final
 
 from podwright.api.own_objects import accepted, naming
@@ -57,7 +57,7 @@ class KaiResource:
 
 
 def _whole(amount: float, units: int) -> int:
-    return UNBOUNDED if amount == UNBOUNDED else min(int(Decimal(str(amount)) * units), MAX_INT64)
+    return UNBOUNDED if amount == UNBOUNDED else min(int(Fraction(str(amount)) * units), MAX_INT64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
+import tempfile
 from collections.abc import Iterator
 
 
@@ -27,8 +28,6 @@ def _file(content: bytes) -> Iterator[str]:
     only.
     """
     if not hasattr(os, "memfd_create"):
-        import tempfile  # noqa: PLC0415 -- a start without it is quicker
-
         with tempfile.NamedTemporaryFile(suffix=".pem") as file:
             file.write(content)
             file.flush()

@@ -123,7 +123,7 @@ class KeptTotals:
 
 
 def added_up(parts: Parts, constant: int, dtype: Number) -> WholeNumbers:
-    """The sum of a constant and of these arrays times their weights, of which there is at least one."""
+    """The constant plus each array times its weight. `parts`: at least one."""
     total: Any = np.empty(len(parts[0][0]), dtype)
     total.fill(constant)
     for scores, weight in parts:

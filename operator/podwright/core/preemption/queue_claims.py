@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from heapq import merge
 from itertools import chain
@@ -153,7 +154,9 @@ class QueueClaim:
         self._limits = [level for index, level in enumerate(self._path) if self._over_limit(index, going=True)]
         """Those of the claim's queues whose limits forbid it now. The highest is the last."""
         capacity = self._tree.top.share
-        self._main = max(sorted(self._short), key=lambda r: self._request[r] / (capacity.get(r) or 1), default="")
+        self._main = max(
+            sorted(self._short), key=lambda r: Fraction(self._request[r], capacity.get(r) or 1), default=""
+        )
 
     @property
     def may_split_units(self) -> bool:

@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -62,8 +63,6 @@ def solve(program: Program, seconds: float, *, command: tuple[str, ...] = (), ma
 
 def _read(output: bytes, took: float) -> Answer:
     """The last answer that was written as a whole, each with its length before it."""
-    from zipfile import BadZipFile  # noqa: PLC0415 -- a start without it is quicker
-
     last = output
     while len(output) > LENGTH and len(output) >= (end := LENGTH + int.from_bytes(output[:LENGTH])):
         last, output = output[LENGTH:end], output[end:]

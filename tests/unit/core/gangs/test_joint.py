@@ -112,7 +112,7 @@ class TestClose:
     RACK = "example.com/rack"
 
     def cluster(self, cpus: dict[str, int], sizes: list[int]) -> MixedCluster:
-        """Nodes by `zone/rack/host` with so many CPUs, and members with so many."""
+        """`cpus`: those of each node, by `zone/rack/host`. `sizes`: the CPUs of each member."""
         nodes = []
         for path, cpu in cpus.items():
             zone, rack, _ = path.split("/")
