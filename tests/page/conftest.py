@@ -49,7 +49,7 @@ def is_error(message: ConsoleMessage) -> bool:
 
 @pytest.fixture
 def look(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Opens a page of this size and scheme. At the end, no error may have been reported on any."""
+    """Opens a page of this size and scheme, after this script. At the end, no error may have been reported on any."""
     problems: list[str] = []
     with ExitStack() as opened:
 
@@ -61,6 +61,7 @@ def look(browser: Browser) -> Iterator[Callable[..., Page]]:
             scheme: Any = "light",
             scale: int = 1,
             signed_in: bool = True,
+            script: str = "",
         ) -> Page:
             context = browser.new_context(
                 viewport={"width": width, "height": height},
@@ -76,6 +77,7 @@ def look(browser: Browser) -> Iterator[Callable[..., Page]]:
             page.on("pageerror", lambda error: problems.append(str(error)))
             page.on("console", lambda message: problems.append(message.text) if is_error(message) else None)
             page.on("dialog", lambda dialog: problems.append(f"a dialog: {dialog.message}"))
+            page.add_init_script(script)
             page.goto(url)
             if not signed_in:
                 page.wait_for_selector("dialog[open]")

@@ -89,19 +89,19 @@ def test_a_banner_says_that_what_is_shown_is_old(look):
 
 def test_the_last_hour_is_a_line_under_each_figure(look):
     with backstage() as stage:
-
-        def sample():
-            stage.rig.now += 10
-            stage.rig.engine.history.sample()
-
-        stage.call(sample)
+        stage.call(lambda: sample(stage))
         stage.call(lambda: stage.cache.set_node(parse_node(make_node("a"))))
-        stage.call(sample)
+        stage.call(lambda: sample(stage))
         page = look(stage.url)
         page.get_by_role("img", name="Nodes in the last 1 min: from 0 to 1").wait_for()
         assert page.locator("#figures svg").count() == 5
         assert violations(page) == []
         page.close()
+
+
+def sample(stage):
+    stage.rig.now += 10
+    stage.rig.engine.history.sample()
 
 
 def test_the_map_is_walked_by_keyboard(look, stage):
@@ -140,6 +140,28 @@ def test_axe_finds_no_violations(look, stage, scheme):
 def violations(page):
     found = Axe().run(page).response["violations"]
     return [(each["id"], node["html"], node["failureSummary"]) for each in found for node in each["nodes"]]
+
+
+def test_buttons_stay_where_they_are_once_the_nodes_are_there(look):
+    with backstage() as stage:
+        stage.call(lambda: stage.cache.set_node(parse_node(make_node("a"))))
+        for _ in range(2):
+            stage.call(lambda: sample(stage))
+        page = look(
+            stage.url,
+            width=360,
+            height=740,
+            script="""addEventListener("DOMContentLoaded", () => {
+                const [map, table] = ["#map", "#as-table"].map((each) => document.querySelector(each));
+                const top = () => table.getBoundingClientRect().top;
+                window.moved = () => top() - window.arranged;
+                new MutationObserver(() => { if (map.dataset.nodes > 0) window.arranged ??= top(); })
+                    .observe(map, { attributeFilter: ["data-nodes"] });
+            })""",
+        )
+        page.locator("#figures svg").first.wait_for()
+        assert page.evaluate("moved()") == 0
+        page.close()
 
 
 def test_a_phone_scrolls_down_only(look, stage):

@@ -50,9 +50,9 @@ const stream = new Stream(server, {
     details.simulation = all.simulated ? simulation : null;
     byId("decisions-card").hidden = all.simulated;
     document.body.classList.toggle("simulated", all.simulated);
+    drawFigures();  // before what stands below them, which would move under a finger
     map.arrange();
     table.update();
-    figures();
     if (asBefore) simulation.showAgain();
     else simulation.forget();
   },
@@ -122,24 +122,24 @@ function blend(share) {
 function figures() {
   figuresDue ||= setTimeout(() => {
     figuresDue = 0;
-    const pods = nodes.resources.indexOf("pods");
-    const shares = nodes.resources.slice(0, 2).map((resource, index) => {
-      const { used, all } = nodes.total(index);
-      return [label(resource), percent(all ? used / all : NaN), `${amount(used, resource)} of ${amount(all, resource)} requested`, all ? used / all : 0];
-    });
-    const count = nodes.present;
-    const placed = pods < 0 ? 0 : nodes.total(pods).used;
-    const items = [
-      ["Nodes", Math.round(count).toLocaleString("en"), `${nodes.zones.filter(Boolean).length || "no"} zones`],
-      ["Pods on nodes", Math.round(placed).toLocaleString("en"), count ? `${(placed / count).toFixed(1)} a node` : ""],
-      ["Pods that wait", waitingPods().toLocaleString("en"), nodes.blend > 0 ? `${waiting.total.toLocaleString("en")} before` : waiting.summary],
-      ...shares,
-    ];
-    drawFigures(items);
+    drawFigures();
   }, 150);
 }
 
-function drawFigures(items) {
+function drawFigures() {
+  const pods = nodes.resources.indexOf("pods");
+  const shares = nodes.resources.slice(0, 2).map((resource, index) => {
+    const { used, all } = nodes.total(index);
+    return [label(resource), percent(all ? used / all : NaN), `${amount(used, resource)} of ${amount(all, resource)} requested`, all ? used / all : 0];
+  });
+  const count = nodes.present;
+  const placed = pods < 0 ? 0 : nodes.total(pods).used;
+  const items = [
+    ["Nodes", Math.round(count).toLocaleString("en"), `${nodes.zones.filter(Boolean).length || "no"} zones`],
+    ["Pods on nodes", Math.round(placed).toLocaleString("en"), count ? `${(placed / count).toFixed(1)} a node` : ""],
+    ["Pods that wait", waitingPods().toLocaleString("en"), nodes.blend > 0 ? `${waiting.total.toLocaleString("en")} before` : waiting.summary],
+    ...shares,
+  ];
   const box = byId("figures");
   if (box.children.length !== items.length) fill(box, items.map(() => el("div", {}, el("dt"), el("dd"), el("dd", { class: "quiet" }), el("dd", { class: "spark" }))));
   items.forEach(([title, value, more, share], index) => {
