@@ -210,7 +210,7 @@ class Engine:
         )
         self.history = History(cache, self.queue, wall=sources.wall)
         # The parts, each built from parts above it
-        self.foreign_pods = ForeignPods()
+        self.foreign_pods = ForeignPods(cache.groups)
         self.workloads = Workloads(state, ports, take_again=self._take_again)
         self.pending = PendingPods(
             state, ports, policies=self.policies, foreign_pods=self.foreign_pods, workloads=self.workloads

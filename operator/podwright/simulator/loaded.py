@@ -175,7 +175,7 @@ class LoadedCluster:
 
     def joined(self, pod: PodInfo, put: Put) -> PodInfo:
         """The pod as a member of its group, of which it may have its priority. `put` stores a group that groupings make."""
-        return self.cache.groups.ranked(self.made_groups.joined(pod, put))
+        return self.made_groups.joined(self.cache.groups.ranked(pod), put)
 
     def parsed(self, raw: Raw) -> PodInfo:
         """A pod, as a member of its group. Raises InvalidObjectError."""

@@ -30,7 +30,7 @@ from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.frozen import FrozenBody, FrozenDict, frozen
 from podwright.core.objects.interning import Interner
-from podwright.core.objects.pod_group import group_of
+from podwright.core.objects.pod_group import groups_named
 from podwright.core.objects.raw import as_labels, as_list, as_mapping, shortened
 from podwright.core.objects.requests import follows_spec, limits_of, requests_of
 from podwright.core.objects.resources import Requests, ResourceLimits
@@ -160,6 +160,8 @@ class PodInfo:
     """
     group: str
     """The key of its PodGroup, see `pod_group.group_key`; empty if it has none."""
+    named_groups: tuple[str, ...]
+    """The keys of the groups that it names, the most specific first; empty unless there are several."""
     preempted: bool
     """Its condition DisruptionTarget has the reason PreemptionByScheduler."""
     ready: bool
@@ -314,6 +316,7 @@ def _parse(
     conditions = _true_conditions(listed) if (listed := status.get("conditions")) else _NO_OBJECT
     labels = _label_set(own) if (own := metadata.get("labels")) else _UNLABELLED
     annotations = metadata.get("annotations")
+    groups = groups_named(parsed.brief, labels, namespace, annotations)
     made = PodInfo(
         namespace=namespace,
         name=name,
@@ -346,7 +349,8 @@ def _parse(
         local_storage=parsed.local_storage,
         resource_claims=parsed.resource_claims,
         generated_claims=_generated_claims(status) if parsed.resource_claims else _NO_OBJECT,
-        group=group_of(parsed.brief, labels, namespace, annotations),
+        group=groups[0] if groups else "",
+        named_groups=groups if len(groups) > 1 else (),
         preempted=conditions.get("DisruptionTarget", _NO_OBJECT).get("reason") == "PreemptionByScheduler",
         ready="Ready" in conditions,
         required_features=parsed.required_features,

@@ -183,19 +183,18 @@ def group_key(api: str, namespace: str, name: str) -> str:
     return f"{api}:{namespace}/{name}"
 
 
-def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str, annotations: object = None) -> str:
-    """The key of the group to which a pod belongs, or an empty string: the first of `groups_named`."""
-    if annotations is None and "schedulingGroup" not in spec and _GROUP_LABELS.isdisjoint(labels):
-        return ""  # as of most pods
-    return next(groups_named(spec, labels, namespace, annotations), "")
-
-
 def groups_named(
     spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str, annotations: object = None
-) -> Iterator[str]:
+) -> tuple[str, ...]:
     """The keys of the groups that a pod names, the most specific first: in its spec, in its labels, in its annotations,
-    which may be anything. Raises InvalidObjectError.
+    which may be anything. `PodGroups.counting` says which of them counts. Raises InvalidObjectError.
     """
+    if annotations is None and "schedulingGroup" not in spec and _GROUP_LABELS.isdisjoint(labels):
+        return ()  # as of most pods
+    return tuple(dict.fromkeys(_named(spec, labels, namespace, annotations)))
+
+
+def _named(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str, annotations: object) -> Iterator[str]:
     named = spec.get("schedulingGroup")
     if named is not None:
         name = as_mapping(named, "spec.schedulingGroup").get("podGroupName")

@@ -85,8 +85,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         groups = self.handle.cache.groups
         if not pod.group or not groups.is_member(pod):
-            waits = groups.waits_for_api(pod)
-            return unresolvable(waits) if waits else None
+            return None
         group = groups.of(pod)
         if group is None:
             return unresolvable(groups.awaited.get(pod.group) or group_missing(groups.key_of(pod)))

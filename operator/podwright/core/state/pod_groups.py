@@ -2,7 +2,8 @@
 
 Groups come from the object store. The intake of pending pods reports waiting members; the cache, which this class
 observes, reports placed and assumed ones. Reports about one pod may come in any order, and the pod counts once. Only
-groups of an API that the API server serves count: a pod that names a group of another API is an ordinary pod.
+groups of an API that the API server serves count: a pod that names a group of another API is an ordinary pod. Of several
+groups that a pod names, the most specific one that counts is the pod's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from math import inf
 from typing import Final, Protocol
 
@@ -31,7 +33,6 @@ from podwright.core.objects.pod_group import (
     WORKLOAD_API,
     PodGroup,
     group_key,
-    groups_named,
     metadata_only_pod_group,
     parse_pod_group,
 )
@@ -185,6 +186,10 @@ def _described(key: str) -> str:
     return f"{NAMED_OTHERWISE.get(api, KIND)} {name} of {api}"
 
 
+def _named_both(other: str, counts: str) -> str:
+    return f"the pod names {_described(other)}, but also {_described(counts)}"
+
+
 def _is_composite(key: str) -> bool:
     return key.startswith(COMPOSITE_API)
 
@@ -211,6 +216,7 @@ class PodGroups:
         self._served: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
         self._listeners_to_groups: list[Callable[[PodGroup | None, PodGroup | None], None]] = []
+        self._listeners_to_apis: list[Callable[[Collection[str]], None]] = []
         self.also_told: list[WaitingObserver] = []
         """Who else is told of pending pods."""
         self.eviction_by_policy: Callable[[PodInfo], str | None] = lambda _member: None
@@ -236,17 +242,13 @@ class PodGroups:
 
     def serve(self, api: str) -> None:
         """The API server serves this API: pods that name a group of it wait for that group."""
-        self.changes += 1
         self._served.add(api)
-        if api == COMPOSITE_API:
-            self._relink_all()
+        self._served_changed(api)
 
     def withdraw(self, api: str) -> None:
         """The API server no longer serves this API: pods that name a group of it become ordinary pods."""
-        self.changes += 1
         self._served.discard(api)
-        if api == COMPOSITE_API:
-            self._relink_all()
+        self._served_changed(api)
 
     def listen(self, listener: Callable[[str], None]) -> None:
         """Calls `listener` with a group's key whenever the group or its members change."""
@@ -255,6 +257,10 @@ class PodGroups:
     def listen_to_groups(self, listener: Callable[[PodGroup | None, PodGroup | None], None]) -> None:
         """Calls `listener` with what a group was and is, whenever one comes, changes or goes."""
         self._listeners_to_groups.append(listener)
+
+    def listen_to_apis(self, listener: Callable[[Collection[str]], None]) -> None:
+        """Calls `listener` when the served APIs change, with the uids of the pods of which another group may count now."""
+        self._listeners_to_apis.append(listener)
 
     # Reading
 
@@ -274,10 +280,13 @@ class PodGroups:
         return self._class_values.get(group.priority_class) if group is not None and group.priority_class else None
 
     def ranked(self, pod: PodInfo) -> PodInfo:
-        """The pod with the priority that counts. Whoever takes a pod in calls this first."""
-        found = self.class_priority(pod.group) if pod.group else None
+        """The pod in the group that counts, with the priority that counts. Whoever takes a pod in calls this first."""
+        group = self.counting(pod.named_groups) or pod.group
+        found = self.class_priority(group) if group else None
         priority = pod.own_priority if found is None else found
-        return pod if pod.priority == priority else replace(pod, priority=priority)
+        if pod.priority == priority and pod.group == group:
+            return pod
+        return replace(pod, priority=priority, group=group)
 
     @property
     def priorities(self) -> Collection[int]:
@@ -293,28 +302,26 @@ class PodGroups:
         """The lowest priority from this one up that a PriorityClass has, and the name of this class."""
         return min(((value, name) for name, value in self._class_values.items() if value >= priority), default=None)
 
-    def contradiction(self, named: Iterable[str]) -> str:
-        """Which other group a pod names, of a served API, than that to which it belongs; empty if none. `named`: see
-        `groups_named`. KAI's pod-grouper adds a group to each pod of Grove's gangs, so that is none.
+    def counting(self, named: Sequence[str]) -> str:
+        """Which of these groups counts for a pod that names them, the most specific first: the first of a served API.
+        Empty if there is none.
         """
-        first, *others = named
-        served = first.partition(":")[0] in self._served
-        apis = self._served - {KAI_API} if first.startswith(GROVE_API) and served else self._served
-        other = next((key for key in others if key != first and key.partition(":")[0] in apis), "")
-        if not other:
-            return ""
-        outcome = "counts" if served else "would count, but is not served, or may not be read: the pod waits"
-        return f"the pod names {_described(other)}, but also {_described(first)}, which {outcome}"
+        return next((key for key in named if key.partition(":")[0] in self._served), "")
 
-    def waits_for_api(self, pod: PodInfo) -> str:
-        """Why a pending pod may not start, neither alone nor in a group that counts less: see `contradiction`. Empty if
-        the API of its group is served, or it names no group of an API that is.
+    def contradiction(self, pod: PodInfo) -> str:
+        """Which other group a pod names than the one that counts; empty if there is none to tell of. KAI's pod-grouper
+        adds a group to each pod of Grove's gangs, so that is none, and neither is one that is less specific and not
+        served.
         """
-        if not pod.group or pod.raw is None or self.is_member(pod):
+        counts = self.counting(pod.named_groups)
+        if not counts:
             return ""
-        annotations = pod.raw["metadata"].get("annotations")
-        named = [*groups_named(pod.raw["spec"], pod.labels, pod.namespace, annotations)]
-        return self.contradiction(named) if named[:1] == [pod.group] else ""
+        first = pod.named_groups[0]
+        if first != counts:
+            return f"{_named_both(first, counts)}, which counts while the other is not served, or may not be read"
+        apis = self._served - {KAI_API} if counts.startswith(GROVE_API) else self._served
+        other = next((key for key in pod.named_groups[1:] if key.partition(":")[0] in apis), "")
+        return f"{_named_both(other, counts)}, which counts" if other else ""
 
     def of(self, pod: PodInfo) -> PodGroup | None:
         """The pod's group, see `key_of`; None if the pod names none or the group does not exist."""
@@ -639,6 +646,19 @@ class PodGroups:
         for listener in self._listeners_to_groups:
             listener(was, self._groups.get(key))
         self._members_changed(key)
+
+    def _served_changed(self, api: str) -> None:
+        self.changes += 1
+        if api == COMPOSITE_API:
+            self._relink_all()
+        concerned = [
+            uid
+            for members in self._members.values()
+            for uid, pod in chain(members.waiting.items(), members.placed.items())
+            if pod.named_groups
+        ]
+        for listener in self._listeners_to_apis:
+            listener(concerned)
 
     def _note_priority(self, group: PodGroup, *, there: bool) -> None:
         if group.priority is not None:

@@ -109,6 +109,7 @@ class AssignedPods(Stream):
     def _put(self, raw: Raw, pod: PodInfo) -> None:
         unknown = self._cache.placement(pod.uid) is None
         new = unknown or self._cache.is_assumed(pod.uid)
+        pod = self._cache.groups.ranked(pod)
         grouped = self._workloads.active
         if grouped:
             pod = self._workloads.joined(pod, raw)

@@ -13,7 +13,8 @@ from typing import Any, Final
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
-from podwright.core.objects.pod_group import group_of
+from podwright.core.objects.pod_group import groups_named
+from podwright.core.state.pod_groups import PodGroups
 
 SHARED_NAME: Final = "all pods in a single pod group should have the same .spec.schedulerName set"
 
@@ -31,7 +32,8 @@ class ForeignPod:
 class ForeignPods:
     """See the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: PodGroups) -> None:
+        self._groups = groups
         self._listeners: list[Callable[[str], None]] = []
         self._by_uid: dict[str, ForeignPod] = {}
         self._by_group: dict[str, dict[str, ForeignPod]] = {}
@@ -62,7 +64,7 @@ class ForeignPods:
 
     def seen(self, raw: Mapping[str, Any]) -> None:
         """Takes in a raw pod of another scheduler. Never raises: an invalid pod counts as one without a group."""
-        foreign_pod = _parse(raw)
+        foreign_pod = self._parse(raw)
         if foreign_pod is None or self._by_uid.get(foreign_pod.uid) == foreign_pod:
             return
         self.left(foreign_pod.uid)
@@ -89,13 +91,13 @@ class ForeignPods:
         for listener in self._listeners:
             listener(key)
 
-
-def _parse(raw: Mapping[str, Any]) -> ForeignPod | None:
-    try:
-        metadata, spec = raw["metadata"], raw["spec"]
-        namespace = str(metadata.get("namespace") or "default")
-        key = group_of(spec, metadata.get("labels") or {}, namespace, metadata.get("annotations"))
-        name = str(spec.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME)
-        return ForeignPod(str(metadata["uid"]), key, f"{namespace}/{metadata['name']}", name) if key else None
-    except (InvalidObjectError, KeyError, TypeError, AttributeError):
-        return None
+    def _parse(self, raw: Mapping[str, Any]) -> ForeignPod | None:
+        try:
+            metadata, spec = raw["metadata"], raw["spec"]
+            namespace = str(metadata.get("namespace") or "default")
+            named = groups_named(spec, metadata.get("labels") or {}, namespace, metadata.get("annotations"))
+            key = self._groups.counting(named) or next(iter(named), "")
+            name = str(spec.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME)
+            return ForeignPod(str(metadata["uid"]), key, f"{namespace}/{metadata['name']}", name) if key else None
+        except (InvalidObjectError, KeyError, TypeError, AttributeError):
+            return None

@@ -11,7 +11,6 @@ from typing import Final
 
 from podwright.core.framework.cost import NODES, AttemptCost
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
-from podwright.core.objects.pod_group import groups_named
 from podwright.core.objects.raw import Raw
 from podwright.core.objects.versions import version_number
 from podwright.core.queues.queues import queues_of
@@ -82,11 +81,11 @@ class PendingPods(Stream):
             self._foreign_pods.seen(raw)
             return
         try:
-            pod = parse_pod(raw, keep_raw=True)
+            pod = self._cache.groups.ranked(parse_pod(raw, keep_raw=True))
             grouped = self._workloads.active
             if grouped:
                 pod = self._workloads.joined(pod, raw)
-            self._take(self._cache.groups.ranked(pod), raw)
+            self._take(pod, raw)
             if grouped:
                 self._workloads.pod_known(pod.uid)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
@@ -168,7 +167,7 @@ class PendingPods(Stream):
         self._report_cost(uid)
         if before is None and (text := self._queues.contradiction(pod)):
             self._recorder.record(pod, "Warning", TWO_QUEUES, "Scheduling", text)
-        if before is None and pod.group and (text := self._other_group(raw, pod)):
+        if before is None and (text := self._cache.groups.contradiction(pod)):
             self._recorder.record(pod, "Warning", TWO_GROUPS, "Scheduling", text)
         if before is None and (pod.group or raw["metadata"].get("annotations")):
             self._unread_groups.check(pod, raw)
@@ -193,10 +192,6 @@ class PendingPods(Stream):
         self._update(before, pod)
         if pod.terminating:
             self._binding_cycles.pod_left(pod.uid)
-
-    def _other_group(self, raw: Raw, pod: PodInfo) -> str:
-        named = [*groups_named(raw["spec"], pod.labels, pod.namespace, raw["metadata"].get("annotations"))]
-        return self._cache.groups.contradiction(named) if named else ""  # else a WorkloadGrouping made its group
 
     def _report_cost(self, uid: str) -> None:
         """Records one event for a costly pod, which says what makes it so."""

@@ -48,8 +48,6 @@ class UnreadGroups:
 
     def _problem(self, pod: PodInfo, raw: Raw) -> str:
         if pod.group and not self._groups.is_member(pod):
-            if self._groups.waits_for_api(pod):
-                return ""  # the pod is not scheduled
             api, _, name = pod.group.partition(":")
             group = name.rpartition("/")[2]
             why = "which the API server does not serve, or which we may not read"

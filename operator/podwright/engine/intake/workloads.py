@@ -172,7 +172,7 @@ class Workloads:
     def joined(self, pod: PodInfo, raw: Raw) -> PodInfo:
         """The pod as a member of its group, if groupings put it into one. Call it only while `active`."""
         groups = self._cache.groups
-        if pod.owner is None or (pod.group and (groups.is_member(pod) or groups.waits_for_api(pod))):
+        if pod.owner is None or groups.is_member(pod):
             return pod
         key, part = self._present_group(pod.uid)
         if key not in self._made:

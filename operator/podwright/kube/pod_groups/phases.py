@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from podwright.api.volcano_queue import VOLCANO_SCHEDULER
@@ -29,7 +29,7 @@ from podwright.core.objects.pod_group import (
     PLUGINS_API,
     VOLCANO_API,
     PodGroup,
-    group_of,
+    groups_named,
 )
 from podwright.engine.engine import Engine
 from podwright.kube.client.times import rfc3339
@@ -123,6 +123,8 @@ class _Member:
     phase: str
     ours: bool
     owners: str
+    named: Sequence[str] = ()
+    """The groups that it names, if there are several. `group` is that which counts."""
 
 
 class PodGroupPhases:
@@ -141,6 +143,7 @@ class PodGroupPhases:
         self._running = False
         compact_regularly(self)
         engine.cache.groups.listen(self._mark_changed)
+        engine.cache.groups.listen_to_apis(self._choose_again)
 
     def counting(self, sink: TakesPodTexts) -> TakesPodTexts:
         """A sink for assigned pods that counts members and passes everything on to `sink`."""
@@ -184,20 +187,34 @@ class PodGroupPhases:
         try:
             metadata, spec = raw["metadata"], raw["spec"]
             namespace = str(metadata.get("namespace") or "default")
-            group = group_of(spec, metadata.get("labels") or {}, namespace, metadata.get("annotations"))
+            named = groups_named(spec, metadata.get("labels") or {}, namespace, metadata.get("annotations"))
             uid, ours = str(metadata["uid"]), self._engine.policies.serves(str(spec.get("schedulerName")))
             pod_phase = str((raw.get("status") or {}).get("phase") or "")
-            member = _Member(group, pod_phase, ours, _owners_of(raw))
+            owners, several = _owners_of(raw), named if len(named) > 1 else ()
+            member = _Member(self._of(named), pod_phase, ours=ours, owners=owners, named=several)
         except (InvalidObjectError, KeyError, TypeError, AttributeError):
             return  # the cache has reported it as invalid
+        self._put(uid, member)
+
+    def _put(self, uid: str, member: _Member) -> None:
         before = self._by_uid.get(uid)
         if before == member:
             return
-        if before is not None and before.group != group:
+        if before is not None and before.group != member.group:
             self.gone(uid)
-        if _is_counted(group):
-            self._by_uid[uid] = self._by_group.setdefault(group, {})[uid] = member
-            self._mark_changed(group)
+        if any(map(_is_counted, (member.group, *member.named))):
+            self._by_uid[uid] = self._by_group.setdefault(member.group, {})[uid] = member
+            self._mark_changed(member.group)
+
+    def _choose_again(self, _uids: Collection[str]) -> None:
+        """Other APIs are served now."""
+        for uid, member in [*self._by_uid.items()]:
+            if member.named:
+                self._put(uid, replace(member, group=self._of(member.named)))
+
+    def _of(self, named: Sequence[str]) -> str:
+        """The group that counts of those that a pod names."""
+        return self._engine.cache.groups.counting(named) or next(iter(named), "")
 
     def gone(self, uid: str) -> None:
         """An assigned pod is gone. It need not be a member of a group."""

@@ -291,3 +291,28 @@ def test_a_group_of_volcano_beside_a_pod_gang_is_left_alone_since_its_pods_count
     rig.engine.cache.groups.withdraw(GROVE_API)
     put()
     assert written == [f"{VOLCANO_API}:ml/llm"]
+
+
+def test_members_that_name_several_groups_count_for_the_one_that_counts():
+    rig, written = Rig(), {}
+    writer = SimpleNamespace(fields_of=lambda _key: {}, set_fields=written.__setitem__)
+    phases = PodGroupPhases(rig.engine, writer, lambda: 1_700_000_000.0)
+    keys = {VOLCANO_KIND: f"{VOLCANO_API}:ml/job", PLUGINS_KIND: f"{PLUGINS_API}:ml/train"}
+    for kind, key in keys.items():
+        metadata = {"name": key.rpartition("/")[2], "namespace": "ml", "uid": key}
+        rig.engine.cache.set_object(kind, {"metadata": metadata, "spec": {"minMember": 2}})
+    metadata = {"annotations": {"scheduling.k8s.io/group-name": "job"}}
+    raw = make_pod("p", namespace="ml", labels={GROUP_LABEL: "train"}, metadata=metadata, node="n")
+    raw["spec"]["schedulerName"], raw["status"]["phase"] = OURS, "Running"
+
+    def running(kind):
+        written.clear()
+        phases.write_changes()
+        return written[keys[kind]]["running"]
+
+    phases.counting(rig.engine.assigned).put(raw)
+    assert running(PLUGINS_KIND) == 1
+    rig.engine.cache.groups.withdraw(PLUGINS_API)
+    assert running(VOLCANO_KIND) == 1
+    rig.engine.cache.groups.serve(PLUGINS_API)
+    assert running(PLUGINS_KIND) == 1

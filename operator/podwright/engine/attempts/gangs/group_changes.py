@@ -1,5 +1,6 @@
 """Handles changes of pod groups, apart from attempts: clears nominations, gives members the priority of the class that
-their group names, and reports errors of groups, and groups that stay incomplete.
+their group names, puts them into another group if other APIs are served, and reports errors of groups, and groups that
+stay incomplete.
 
 Groups also change while a plan is tried on the cache, and are then rolled back. So changes are processed in the loop's
 next iteration. Invariant: no member of a group that is no longer complete keeps its nomination. A group may have
@@ -9,6 +10,7 @@ thousands of members, so what each of them needs is done in steps.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from itertools import islice
 from math import inf
 from typing import Final
@@ -20,6 +22,7 @@ from podwright.core.plugins.gang_scheduling import TOO_FEW, group_missing
 from podwright.core.state.levels import EXISTING
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
+from podwright.engine.intake.pending_pods import TWO_GROUPS
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Regarding, Verdict
 from podwright.engine.process.steps import SLICE_SECONDS
 from podwright.engine.state import EngineState
@@ -64,7 +67,7 @@ class GroupChanges:
         self._priorities: dict[str, int] = {}
         """The priorities that members have of the classes that their groups name, by key of the group."""
         self._unranked: dict[str, None] = {}
-        """Uids of members that may have another priority now."""
+        """Uids of members that may have another priority, or another group, now."""
         self._losing: dict[str, PodInfo] = {}
         """By uid: members of groups that were found incomplete, which lose their nominations."""
         self._freed: dict[str, PodInfo] = {}
@@ -74,6 +77,7 @@ class GroupChanges:
         self._scheduled = False
         foreign_pods.listen(lambda key: self._group_changed(state.cache.groups.root_of(key)))
         state.cache.groups.listen(self._group_changed)
+        state.cache.groups.listen_to_apis(self._apis_changed)
 
     def process(self) -> None:
         """Processes the groups that have changed since the last call."""
@@ -174,7 +178,7 @@ class GroupChanges:
             self._call_soon()
 
     def _rank(self, uid: str) -> None:
-        """Gives a member the priority that it has now."""
+        """Gives a member the group and the priority that it has now."""
         groups, nominator = self._cache.groups, self._cache.nominator
         queued, placed = self._queue.get(uid), self._cache.placement(uid)
         if placed is not None and (there := groups.ranked(placed.pods[uid])) is not (known := placed.pods[uid]):
@@ -187,6 +191,8 @@ class GroupChanges:
         groups.add_waiting(pod)
         self._queue.update(pod)
         self._queue.reconsider(uid)
+        if pod.group != before.group and (text := groups.contradiction(pod)):
+            self._recorder.record(pod, "Warning", TWO_GROUPS, "Scheduling", text)
         if node_name := nominator.node_of(uid):
             nominator.add(pod, node_name)
             if pod.priority < before.priority:
@@ -239,6 +245,10 @@ class GroupChanges:
             members = groups.members(key)
             self._unranked.update(dict.fromkeys((*members.waiting, *members.placed)))
         self._changed.add(key)
+        self._call_soon()
+
+    def _apis_changed(self, concerned: Collection[str]) -> None:
+        self._unranked.update(dict.fromkeys(concerned))
         self._call_soon()
 
     def _call_soon(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from podwright.api.workload_grouping import parse_grouping
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import (
     GROUP_LABEL,
@@ -15,14 +16,17 @@ from podwright.core.objects.pod_group import (
     KAI_API,
     KAI_KIND,
     KIND,
+    MADE_API,
     PLUGINS_API,
     PLUGINS_KIND,
     VOLCANO_API,
+    VOLCANO_KIND,
     WORKLOAD_API,
 )
 from podwright.engine import engine as engine_module
 from podwright.engine.attempts.gangs.group_changes import INCOMPLETE_SECONDS
 from support.engine.kit import Rig, deciding, on_node, ours, settle
+from support.groupings.workloads import grouping, reference
 from support.objects.builders import in_group, make_pod, make_pod_group
 
 ALL = {"cpu": "8"}
@@ -386,22 +390,84 @@ class TestPodsThatNameSeveralGroups:
         rig.pod("q", labels={GROVE_LABEL: "gang-0"}, metadata={"annotations": annotations})
         assert len(rig.recorder.notes("TwoPodGroups")) == 1
 
-    async def test_a_pod_waits_and_says_so_while_only_the_less_specific_one_is_served(self):
+    @staticmethod
+    def pods(rig: Rig) -> list[str]:
+        """How the waiting pod `w` and the running pod `r` are grouped, and the members of both groups."""
+        groups, cache = rig.engine.cache.groups, rig.engine.cache
+        found = [cache.placement("default/r").pods["default/r"].group, rig.engine.queue.get("default/w").pod.group]
+        for key in found:
+            assert {"default/w"} == {*groups.members(key).waiting}
+            assert {"default/r"} == {*groups.members(key).placed}
+        return [key.partition(":")[0] for key in found]
+
+    async def test_while_only_the_less_specific_one_is_served_it_counts_and_an_event_says_so(self):
         rig = Rig()
-        groups, text = rig.engine.cache.groups, f"{PLUGINS_API}, which would count, but is not served"
-        groups.serve(VOLCANO_API)
+        rig.engine.cache.groups.serve(VOLCANO_API)
+        rig.engine.objects(VOLCANO_KIND).put(custom_group("job", minMember=2))
         rig.node("n")
-        rig.pod("p", labels={GROUP_LABEL: "train"}, metadata={"annotations": {"scheduling.k8s.io/group-name": "job"}})
+        metadata = {"annotations": {"scheduling.k8s.io/group-name": "job"}}
+        rig.pod("p", labels={GROUP_LABEL: "train"}, metadata=metadata)
         async with deciding(rig):
             await settle()
-            assert not rig.placed_on("p")
             assert rig.counts == {"gated": 1}
-            assert text in rig.recorder.notes("TwoPodGroups")[0]
-            assert rig.recorder.notes("PodGroupNotRead") == []
-            groups.withdraw(VOLCANO_API)
-            rig.engine.activate_all()
+            rig.pod("q", labels={GROUP_LABEL: "train"}, metadata=metadata)
             await settle()
-            assert rig.placed_on("p")
+            assert rig.placed_on("p") == rig.placed_on("q") == "n"
+        text = (
+            f"the pod names PodGroup default/train of {PLUGINS_API}, but also PodGroup default/job of {VOLCANO_API}, "
+            "which counts while the other is not served, or may not be read"
+        )
+        assert rig.recorder.notes("TwoPodGroups") == [text, text]
+        assert rig.recorder.notes("PodGroupNotRead") == []
+
+    async def test_pods_follow_when_apis_come_and_go(self):
+        rig = Rig()
+        groups = rig.engine.cache.groups
+        groups.serve(VOLCANO_API)
+        rig.node("n")
+        options = {
+            "labels": {GROUP_LABEL: "train"},
+            "metadata": {"annotations": {"scheduling.k8s.io/group-name": "job", "pod-group-name": "run"}},
+        }
+        rig.pod("w", **options)
+        rig.engine.assigned.put(on_node(ours("r", **options), "n"))
+        assert self.pods(rig) == [VOLCANO_API, VOLCANO_API]
+        for change, wanted in (
+            (lambda: groups.serve(PLUGINS_API), PLUGINS_API),
+            (lambda: groups.serve(KAI_API), PLUGINS_API),
+            (lambda: groups.withdraw(VOLCANO_API), PLUGINS_API),
+            (lambda: groups.withdraw(PLUGINS_API), KAI_API),
+        ):
+            change()
+            await rig.engine.group_changes.rank_all()
+            assert self.pods(rig) == [wanted, wanted]
+        notes = rig.recorder.notes("TwoPodGroups")
+        assert f"{PLUGINS_API}, which counts" in notes[1]
+        assert f"{KAI_API}, which counts while the other is not served" in notes[2]
+        assert len(notes) == 3
+
+    async def test_a_pod_is_in_the_group_that_a_grouping_makes_only_while_none_is_served(self):
+        rig = Rig()
+        rig.engine.cache.groups.serve(VOLCANO_API)
+        rig.engine.workloads.set(parse_grouping(grouping(minCount="2")))
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "uid": "j"}}
+        metadata = {"annotations": {"scheduling.k8s.io/group-name": "job"}, "ownerReferences": [reference(job)]}
+        rig.pod("p", labels={GROUP_LABEL: "train"}, metadata=metadata)
+        assert rig.engine.queue.get("default/p").pod.group == f"{VOLCANO_API}:default/job"
+        rig.engine.cache.groups.withdraw(VOLCANO_API)
+        rig.pod("q", labels={GROUP_LABEL: "train"}, metadata=metadata)
+        assert rig.engine.queue.get("default/q").pod.group.startswith(MADE_API)
+        rig.engine.cache.groups.serve(PLUGINS_API)
+        await rig.engine.group_changes.rank_all()
+        assert rig.engine.queue.get("default/q").pod.group == f"{PLUGINS_API}:default/train"
+
+    async def test_a_pod_of_another_scheduler_is_in_the_group_that_counts(self):
+        rig = Rig()
+        rig.engine.cache.groups.serve(VOLCANO_API)
+        metadata = {"annotations": {"scheduling.k8s.io/group-name": "job"}}
+        raw = make_pod("p", labels={GROUP_LABEL: "train"}, metadata=metadata)
+        rig.engine.pending.put(raw | {"spec": {**raw["spec"], "schedulerName": "other"}})
+        assert [each.pod for each in rig.engine.foreign_pods.of(f"{VOLCANO_API}:default/job")] == ["default/p"]
 
     def test_groups_that_nobody_serves_are_not_mentioned(self):
         rig = Rig()
