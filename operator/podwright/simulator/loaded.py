@@ -257,6 +257,25 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
     return cluster
 
 
+def take_group(raw: Raw, cache: Cache, gates: Features) -> bool:
+    """Stores a pod group. As in the operator, feature gates say whether groups of the Workload API count, and which of
+    their fields. False if it does not count. Raises InvalidObjectError.
+    """
+    group = str(raw.get("apiVersion") or "").partition("/")[0]
+    kind = next((kind for kind, api in APIS.items() if api == group), None)
+    if raw.get("kind") == COMPOSITE_KIND:
+        kind = COMPOSITE_KIND
+    if kind is None:
+        raise InvalidObjectError("apiVersion", f"{raw.get('apiVersion')!r} is no API of pod groups")
+    if kind in (GROUP_KIND, COMPOSITE_KIND) and not gates.enabled("GenericWorkload"):
+        return False
+    _check_metadata(raw)
+    cache.set_object(kind, without_fields(raw, fields_off(gates.enabled)))
+    if invalid := cache.groups.invalid(_group_key(APIS[kind], raw)):
+        raise invalid[1]
+    return True
+
+
 def _as_recorded(definitions: Definitions, numbers: Numbers) -> Definitions:
     """The signals, with the numbers of the snapshot as their values. These do not grow old."""
     return {
@@ -369,21 +388,8 @@ class _Reading:
                 self._cache.groups.serve(api)
 
     def _group(self, raw: Raw) -> None:
-        """As in the operator, feature gates say whether groups of the Workload API count, and which of their fields."""
-        group, gates = str(raw.get("apiVersion") or "").partition("/")[0], self._world.features
-        kind = next((kind for kind, api in APIS.items() if api == group), None)
-        if raw.get("kind") == COMPOSITE_KIND:
-            kind = COMPOSITE_KIND
-        if kind is None:
-            raise InvalidObjectError("apiVersion", f"{raw.get('apiVersion')!r} is no API of pod groups")
-        if kind in (GROUP_KIND, COMPOSITE_KIND) and not gates.enabled("GenericWorkload"):
-            self._cluster.ignored[kind] += 1
-            return
-        _check_metadata(raw)
-        raw = without_fields(raw, fields_off(gates.enabled))
-        self._cache.set_object(kind, raw)
-        if invalid := self._cache.groups.invalid(_group_key(APIS[kind], raw)):
-            raise invalid[1]
+        if not take_group(raw, self._cache, self._world.features):
+            self._cluster.ignored[str(raw["kind"])] += 1
 
     def _node(self, raw: Raw) -> Sequence[InvalidObjectError]:
         node, problems = parse_known_node(raw)

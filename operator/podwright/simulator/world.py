@@ -93,16 +93,15 @@ class World(Handle):
             self.set_pod(raw)
 
     def wait(self, pod: PodInfo) -> None:
-        """The pod waits in its queue, if there are queues, so that it has a part in their shares."""
+        """The pod waits in its group, and in its queue, if there are queues, so that it has a part in their shares."""
         self._waiting[pod.uid] = pod
-        if (queues := queues_of(self.cache)).active:
-            queues.add_waiting(pod)
+        self.cache.groups.add_waiting(pod)
 
     def set_pod(self, raw: Mapping[str, Any]) -> None:
         """Adds or updates a pod that has a node or a nominated node. Other pods, which are pending, only wait in their
-        queues.
+        groups and queues.
         """
-        pod = parse_pod(raw)
+        pod = self.cache.groups.ranked(parse_pod(raw))
         if pod.node_name:
             self.cache.set_pod(pod)
         elif not pod.finished:

@@ -24,14 +24,14 @@ from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import (
     APIS,
+    COMPOSITE_API,
+    COMPOSITE_KIND,
     MADE_API,
     NAMED_OTHERWISE,
     WORKLOAD_API,
-    PodGroup,
-    metadata_only_pod_group,
 )
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
-from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, WATCHED_KINDS
+from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, PRIORITY_CLASS, STORED_KINDS, WATCHED_KINDS
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.queues.queues import QUEUE_LABEL, queues_of
 from podwright.core.state.object_store import Object, ObjectStore, key_of
@@ -40,7 +40,7 @@ from podwright.kube.queues.kinds import QUEUE_KINDS
 from podwright.kube.queues.names import QueueNames
 from podwright.simulator.evaluations.cases import CaseError
 from podwright.simulator.evaluations.evaluation import Expectation, evaluate
-from podwright.simulator.loaded import LoadOptions
+from podwright.simulator.loaded import LoadOptions, take_group
 from podwright.simulator.made_groups import MadeGroups
 from podwright.simulator.params import label_of, lacking, take
 from podwright.simulator.queue_objects import begin, queue_kind_of
@@ -70,9 +70,10 @@ def dump_kinds(minor: int, served: Collection[str] = ()) -> Sequence[str]:
     """
     absent = missing_api(minor)
     groups = (
-        f"podgroups.{api}"
-        for api in APIS.values()
-        if api not in NAMED_OTHERWISE and (api != WORKLOAD_API or GROUP_KIND not in absent)
+        f"{plural}.{WORKLOAD_API if api == COMPOSITE_API else api}"
+        for kind, api in APIS.items()
+        for plural in (f"{NAMED_OTHERWISE.get(api, GROUP_KIND).lower()}s",)
+        if kind not in (GROUP_KIND, COMPOSITE_KIND) or GROUP_KIND not in absent
     )
     kinds = (
         *(each.plural for each in WATCHED_KINDS if each.kind not in absent),
@@ -124,8 +125,9 @@ def evaluate_pod(dump: object, raw_pod: Mapping[str, Any], options: LoadOptions)
 def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: LoadOptions) -> Expectation:
     store = _RecordingStore()
     world = World(options.features, clock=lambda: NOW, store=store, signals=options.settings.signal_definitions)
-    pod = parse_pod(raw_pod, keep_raw=True)
+    _take_groups(items, world)
     world.fill(_lists_of(items))
+    pod = world.cache.groups.ranked(parse_pod(raw_pod, keep_raw=True))
     pod, bad_groupings = _take_groupings(items, world, pod)
     unread = _take_params(items, world, options.settings.namespace)
     policies, refused = _policies(items, world, options)
@@ -161,20 +163,32 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Load
     if bad_groupings:
         answer["groupingsNotAccepted"] = sorted(map(str, bad_groupings))
     if pod.group:
-        group = world.cache.groups.of(pod) or _written_group(items, pod.group)
+        group = world.cache.groups.get(pod.group)
         answer["podGroup"] = pod.group.partition(":")[2] if group is None else group.label
         if group is not None and group.workload:
             answer["workload"] = group.workload
     lacked = lacking([policy], store, unread)
     if lacked:
         answer["missingParams"] = sorted(f"{label_of(config_map)} {why}" for config_map, why in lacked.items())
-    needed = _needed(store) | ({GROUP_KIND} if pod.group else set())
+    needed = _needed(store)
+    if pod.group and not pod.group.startswith(MADE_API):
+        needed.add(NAMED_OTHERWISE.get(pod.group.partition(":")[0], GROUP_KIND))
+    if any(group.priority_class for group in world.cache.groups.all()):
+        needed.add(PRIORITY_CLASS)
     if queues.queue_of(pod) or QUEUE_LABEL in labels:
         needed.add(QUEUE_KIND)
     missing = needed - {str(item.get("kind")) for item in items}
     if missing:
         answer["missingKinds"] = sorted(missing)
     return answer
+
+
+def _take_groups(items: Sequence[Object], world: World) -> None:
+    """Takes the pod groups into the cluster. The pods of one that is invalid wait for it."""
+    for raw in items:
+        if raw.get("kind") in (GROUP_KIND, *NAMED_OTHERWISE.values()):
+            with suppress(InvalidObjectError):
+                take_group(raw, world.cache, world.features)
 
 
 def _take_groupings(
@@ -191,25 +205,12 @@ def _take_groupings(
         return pod, problems
     for raw in items:
         if raw.get("kind") == POD_KIND.kind:
-            other = made.joined(parse_pod(raw), world.cache.set_object)
+            other = made.joined(world.cache.groups.ranked(parse_pod(raw)), world.cache.set_object)
             if other.node_name:
                 world.cache.set_pod(other)
             elif not other.finished:
-                world.cache.groups.add_waiting(other)
-    world.cache.groups.add_waiting(pod)
+                world.wait(other)
     return pod, problems
-
-
-def _written_group(items: Sequence[Object], key: str) -> PodGroup | None:
-    """The dumped group with this key; None if there is none. What its spec says does not matter here."""
-    kinds = {api: kind for kind, api in APIS.items()}
-    for raw in items:
-        kind = kinds.get(str(raw.get("apiVersion") or "").partition("/")[0])
-        if kind is not None and raw.get("kind") == NAMED_OTHERWISE.get(APIS[kind], GROUP_KIND):
-            with suppress(InvalidObjectError):
-                if (group := metadata_only_pod_group(kind, raw)).key == key:
-                    return group
-    return None
 
 
 def _take_params(items: Sequence[Object], world: World, namespace: str) -> Mapping[ConfigMap, str]:

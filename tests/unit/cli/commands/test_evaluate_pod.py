@@ -172,7 +172,7 @@ class TestMissingKinds:
 
     def test_kinds_prints_every_kind_that_is_watched_the_policies_and_the_templates_of_claims(self):
         (line,) = CliRunner().invoke(evaluate, ["--kinds"]).stdout.splitlines()
-        custom = ["podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh", "podgroups.scheduling.run.ai", "schedulerpolicies", "localschedulerpolicies", "resourceclaimtemplates", "schedulingqueues", "workloadgroupings", "queues.scheduling.run.ai", "queues.scheduling.volcano.sh", "reservations.podwright.dev", "workloads.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"]  # fmt: skip
+        custom = ["podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh", "podgroups.scheduling.run.ai", "podgangs.scheduler.grove.io", "schedulerpolicies", "localschedulerpolicies", "resourceclaimtemplates", "schedulingqueues", "workloadgroupings", "queues.scheduling.run.ai", "queues.scheduling.volcano.sh", "reservations.podwright.dev", "workloads.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"]  # fmt: skip
         assert line.split(",") == [*(watched.plural for watched in WATCHED_KINDS), *custom]
 
     def test_kinds_that_the_api_server_does_not_serve_can_be_left_out(self):
@@ -198,6 +198,72 @@ def test_a_gated_pod_is_said_to_be_gated(asked, answered):
 def test_a_pod_of_a_pod_group_is_answered_alone_and_the_report_says_so(asked):
     text = asked(COMPLETE, spec={"schedulingGroup": {"podGroupName": "train"}})
     assert "The pod belongs to the PodGroup default/train, whose pods are placed all together or not at all." in text
+
+
+class TestGroups:
+    """The pod `p` is of the group `gang` of each API whose groups name a PriorityClass; `low` of priority 5 fills node
+    a, and other pods of priority 1,000 fill b.
+    """
+
+    GROUPS: ClassVar = {
+        "scheduling.volcano.sh/v1beta1": ("PodGroup", {"annotations": {"scheduling.k8s.io/group-name": "gang"}}, {"minMember": 1}),
+        "scheduling.run.ai/v2alpha2": ("PodGroup", {"annotations": {"pod-group-name": "gang"}}, {"minMember": 1}),
+        "scheduler.grove.io/v1alpha1": (
+            "PodGang",
+            {"labels": {"grove.io/podgang": "gang", "grove.io/podclique": "c"}},
+            {"podgroups": [{"name": "c", "minReplicas": 1}]},
+        ),
+    }  # fmt: skip
+    CLASS: ClassVar = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
+
+    def ask(self, answered, version, items, *, least=1, **more):
+        kind, metadata, spec = self.GROUPS[version]
+        if "minMember" in spec:
+            spec = {"minMember": least}
+        group = named(kind, "gang", apiVersion=version, spec={**spec, "priorityClassName": "high"})
+        full = [item("Pod", make_pod(f"on-{node}", node=node, requests={"cpu": "8"}, priority=5 if node == "a" else 1000)) for node in "ab"]  # fmt: skip
+        spec = {"schedulerName": "podwright"}
+        pod = make_pod("p", requests={"cpu": "8"}, metadata=metadata, spec=spec, **more)
+        return answered([*COMPLETE[:2], *full, *COMPLETE[3:], group, *items], pod=pod)
+
+    @pytest.mark.parametrize("version", GROUPS)
+    def test_the_pod_has_the_priority_of_the_class_that_its_group_names(self, answered, version):
+        answer = self.ask(answered, version, [self.CLASS])
+        assert answer["preemption"]["victims"] == ["default/on-a"]
+        assert answer["podGroup"] == "default/gang"
+        assert "PriorityClass" not in answer.get("missingKinds", [])
+
+    @pytest.mark.parametrize("version", GROUPS)
+    def test_without_the_class_it_has_its_own_and_the_class_is_said_to_be_missing(self, answered, version):
+        answer = self.ask(answered, version, [])
+        assert answer["preemption"]["victims"] == []
+        assert "PriorityClass" in answer["missingKinds"]
+
+    def test_members_that_run_have_it_too(self, answered):
+        version, (kind, metadata, spec) = next(iter(self.GROUPS.items()))
+        group = named(kind, "gang", apiVersion=version, spec={**spec, "priorityClassName": "high"})
+        running = [item("Pod", make_pod(f"m{node}", node=node, requests={"cpu": "8"}, metadata=metadata)) for node in "ab"]  # fmt: skip
+        pod = make_pod("p", requests={"cpu": "8"}, priority=50, spec={"schedulerName": "podwright"})
+        for items, victims in (([group], 1), ([group, self.CLASS], 0)):
+            assert len(answered([*COMPLETE, *running, *items], pod=pod)["preemption"]["victims"]) == victims
+
+    def test_the_pod_waits_for_the_minimum_of_its_group(self, answered):
+        version = "scheduling.volcano.sh/v1beta1"
+        other = make_pod("q", metadata=self.GROUPS[version][1])
+        assert self.ask(answered, version, [], least=2)["gated"]["plugin"] == "GangScheduling"
+        assert "gated" not in self.ask(answered, version, [item("Pod", other)], least=2)
+
+    def test_a_group_is_a_victim_as_a_whole(self, answered):
+        version, (kind, metadata, _) = next(iter(self.GROUPS.items()))
+        group = named(kind, "gang", apiVersion=version, spec={"minMember": 2})
+        running = [item("Pod", make_pod(f"m{node}", node=node, requests={"cpu": "8"}, metadata=metadata)) for node in "ab"]  # fmt: skip
+        pod = make_pod("p", requests={"cpu": "8"}, priority=50, spec={"schedulerName": "podwright"})
+        answer = answered([*COMPLETE, *running, group], pod=pod)
+        assert sorted(answer["preemption"]["victims"]) == ["default/ma", "default/mb"]
+
+    def test_an_invalid_group_harms_no_other_pod(self, answered):
+        bad = named("PodGroup", "bad", apiVersion="scheduling.volcano.sh/v1beta1", spec={"minMember": -1})
+        assert answered([*COMPLETE, bad])["best"] == answered(COMPLETE)["best"]
 
 
 def test_a_manifest_with_separators_around_it_is_read(asked):
