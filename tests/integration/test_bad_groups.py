@@ -15,7 +15,7 @@ from podwright.testing import Binaries, ControlPlane, Versions, pod, wait_until,
 from podwright.testing.workload_api import COMPOSITES
 from support.control_plane import operator_process as kit
 from support.gangs import kai, volcano
-from support.gangs.pod_groups import OURS, Case
+from support.gangs.pod_groups import LABEL, OURS, Case
 from support.groupings.workloads import reference
 
 pytestmark = pytest.mark.kubernetes(37, "CompositePodGroups")
@@ -94,6 +94,17 @@ def test_of_two_doors_the_most_specific_counts(case):
     wait_says(case, "TwoPodGroups", "scheduling.run.ai", "scheduling.volcano.sh", "which counts")
     wait_says(case, "FailedScheduling", "waiting for minCount pods")
     assert placed(case) == set()
+
+
+def test_of_two_doors_one_that_is_not_served_does_not_count(case):
+    case.cluster.client.create(kai.group("one", case.namespace, minMember=1))
+    raw = pod("p", case.namespace, scheduler=OURS, cpu="1", memory=None, labels={LABEL: "two"})
+    raw["metadata"]["annotations"] = {"pod-group-name": "one"}
+    case.cluster.client.create(raw)
+    wait_until(lambda: placed(case) == {"p"}, 60, "the pod is bound with the group that is served")
+    wait_says(
+        case, "TwoPodGroups", "scheduling.x-k8s.io", "scheduling.run.ai, which counts while the other is not served"
+    )
 
 
 def test_a_circle_of_composite_groups(case):

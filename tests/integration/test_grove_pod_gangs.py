@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from podwright.testing import ControlPlane, node, wait_until
+from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
 from support.gangs import grove
 from support.gangs.pod_groups import ZONE, Case
+
+RESERVATIONS = "/apis/podwright.dev/v1alpha1/reservations"
 
 
 @pytest.fixture
@@ -64,6 +66,33 @@ def test_a_pod_gang_is_scheduled_as_a_whole_without_an_edit(case):
     assert kit.condition(client.read(made), "Initialized")["status"] == "True"
     case.set_phase([raw["metadata"]["name"] for raw in pods], "Running")
     wait_until(lambda: case.status(made).get("phase") == "Running", 60, "the gang runs")
+
+
+def test_a_pod_gang_takes_over_the_room_of_the_one_that_it_names(case):
+    client = case.cluster.client
+    case.nodes(2, cpu="1")
+
+    def create(name, **spec):
+        made = client.create(grove.gang(name, case.namespace, {f"{name}-c": 2}, **spec))
+        pods = [grove.member(name, f"{name}-c", index, case.namespace) for index in range(2)]
+        for raw in pods:
+            del raw["spec"]["schedulingGates"]
+        case.cluster.bulk.create(pods)
+        return made
+
+    create("old")
+    case.wait_placed("old-c", 2)
+    new = create("new", reuseReservationRef={"name": "old", "namespace": case.namespace})
+    wait_until(lambda: case.status(new).get("phase") == "Pending", 60, "the operator knows the new gang")
+    small = client.create(pod("small", case.namespace, scheduler=grove.SCHEDULER, cpu="1", memory=None))
+    wait_until(lambda: kit.condition(client.read(small)).get("status") == "False", 60, "the small pod waits")
+    held = lambda: [raw.get("status", {}).get("free") for raw in client.items(RESERVATIONS)]
+    for index, free in ((0, [1]), (1, [])):
+        path = f"/api/v1/namespaces/{case.namespace}/pods/old-c-{index}"
+        client.request("DELETE", path, query={"gracePeriodSeconds": "0"})
+        wait_until(lambda free=free: held() == free, 60, f"the free slots of the Reservation are {free}")
+    case.wait_placed("new-c", 2)
+    assert not client.read(small)["spec"].get("nodeName")
 
 
 def named(pods):

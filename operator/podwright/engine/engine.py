@@ -35,6 +35,7 @@ from podwright.engine.attempts.extended import ExtendedAttempts
 from podwright.engine.attempts.gangs.attempts import Gangs
 from podwright.engine.attempts.gangs.gathering import Gathering
 from podwright.engine.attempts.gangs.group_changes import GroupChanges
+from podwright.engine.attempts.gangs.reused_room import ReusedRoom
 from podwright.engine.attempts.gangs.room import GangRoom
 from podwright.engine.attempts.gangs.stale_gangs import StaleGangs
 from podwright.engine.attempts.pod_attempts import PodAttempts
@@ -282,6 +283,8 @@ class Engine:
         self.gathering = Gathering(
             state, ports, policies=self.policies, elsewhere=self.elsewhere, reservations=self.reservations
         )
+        self.reused_room = ReusedRoom(state, ports, reservations=self.reservations, leads=lambda: self.gathering.leads)
+        self.assigned.on_left = self.reused_room.pod_left
         self.rebalancing = Rebalancing(
             state,
             ports,
@@ -436,6 +439,7 @@ class Engine:
                 await self._queue_changes.sample_usage()
                 if self._started and not self._shadow_only:
                     self.gathering.begin()
+                    self.reused_room.release()
                     self.rebalancing.begin()
                     await self.stale_gangs.evict()
                     await self.drained_queues.evict()

@@ -137,6 +137,8 @@ class PodGroup:
     """
     priority_class: str = ""
     """The PriorityClass that it names, of which its members have their priority, whatever their own; empty if none."""
+    reuses: str = ""
+    """The key of the group whose room it takes over; empty if there is none."""
     order: tuple[str, str] = ("", "")
     """Where it stands among the groups beside it: when it was created, and its name."""
     resources_problem: str = ""
@@ -289,6 +291,7 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         claims=_claims(spec) if api == WORKLOAD_API and spec.get("resourceClaims") else frozenset(),
         parent=_parent(spec, namespace) if api in (WORKLOAD_API, COMPOSITE_API) else "",
         priority_class=_class_named(spec) if api in (VOLCANO_API, KAI_API, GROVE_API) else "",
+        reuses=_reuses(spec, namespace) if api == GROVE_API else "",
         order=(str(metadata.get("creationTimestamp") or ""), name),
     )
 
@@ -313,6 +316,14 @@ def _min_resources(api: str, raw: object) -> tuple[Mapping[str, int], str]:
 def _class_named(spec: Mapping[str, Any]) -> str:
     name = spec.get("priorityClassName")
     return name if isinstance(name, str) else ""
+
+
+def _reuses(spec: Mapping[str, Any], namespace: str) -> str:
+    """A gang of another namespace is none: its room is not the namespace's."""
+    where = "spec.reuseReservationRef"
+    named = as_mapping(spec.get("reuseReservationRef"), where)
+    name, there = (as_optional_text(named.get(key), f"{where}.{key}") for key in ("name", "namespace"))
+    return group_key(GROVE_API, namespace, name) if name and there in ("", namespace) else ""
 
 
 def _queue(value: object) -> str:

@@ -280,8 +280,12 @@ class PodGroups:
         return self._class_values.get(group.priority_class) if group is not None and group.priority_class else None
 
     def ranked(self, pod: PodInfo) -> PodInfo:
-        """The pod in the group that counts, with the priority that counts. Whoever takes a pod in calls this first."""
-        group = self.counting(pod.named_groups) or pod.group
+        """The pod in the group that counts, with the priority that counts. Whoever takes a pod in calls this first. It
+        stays in a group that a WorkloadGrouping has made.
+        """
+        group = pod.group
+        if group in pod.named_groups:
+            group = self.counting(pod.named_groups) or group
         found = self.class_priority(group) if group else None
         priority = pod.own_priority if found is None else found
         if pod.priority == priority and pod.group == group:

@@ -127,6 +127,11 @@ class Reservation:
         uid = self.group_uid if self.replaced is None else self.replaced.uid
         return bool(uid) and self._is_part_of(rebalancing_name(uid))
 
+    @property
+    def is_reused(self) -> bool:
+        """True if the scheduler made it, for a pod group that takes over the room of another one."""
+        return bool(self.group) and self._is_part_of(reused_name(self.group_uid))
+
     def _is_part_of(self, name: str) -> bool:
         return self.name == name or _PART.sub("", self.name) == name
 
@@ -155,6 +160,11 @@ def gathered_name(uid: str) -> str:
 def rebalancing_name(uid: str) -> str:
     """The name of the reservation for what comes in place of the pod of this uid, or for the pod group."""
     return f"rebalance-{uid}"
+
+
+def reused_name(uid: str) -> str:
+    """The name of the reservation for the pod group of this uid, which takes over the room of another one."""
+    return f"reuse-{uid}"
 
 
 @dataclass(slots=True)
@@ -226,6 +236,15 @@ class Reservations:
                 self.pod_added(pod, info.slot)
         return gone
 
+    def extend(self, name: str, slots: Sequence[Slot], until: float) -> None:
+        """Adds free slots to a reservation, and holds it until then. Raises KeyError."""
+        known = self._known[name]
+        first = len(known.reservation.slots)
+        known.reservation = replace(known.reservation, slots=[*known.reservation.slots, *slots], until=until)
+        for slot in _slots_of(known.reservation, first):
+            known.free[slot.uid] = slot
+            self._cache.nominator.add(slot, slot.nominated_node_name)
+
     def remove(self, name: str) -> Sequence[PodInfo]:
         """Removes a reservation, if there is one. Returns the slots that are no longer held."""
         known = self._known.pop(name, None)
@@ -246,8 +265,8 @@ class Reservations:
         """The parts of each reservation of the scheduler's own become one again: see `Reservation.in_parts`."""
         parts_of: dict[str, list[Reservation]] = {}
         for each in self.all():
-            if each.is_gathered or each.is_rebalancing:
-                whole = rebalancing_name if each.is_rebalancing else gathered_name
+            if each.is_gathered or each.is_rebalancing or each.is_reused:
+                whole = rebalancing_name if each.is_rebalancing else reused_name if each.is_reused else gathered_name
                 uid = each.group_uid if each.replaced is None else each.replaced.uid
                 parts_of.setdefault(whole(uid), []).append(each)
         for name, parts in parts_of.items():
@@ -345,9 +364,9 @@ class Reservations:
         """Reservations name namespaces."""
 
 
-def _slots_of(reservation: Reservation) -> Iterable[PodInfo]:
-    """The slots as nominated pods."""
-    for index, slot in enumerate(reservation.slots):
+def _slots_of(reservation: Reservation, first: int = 0) -> Iterable[PodInfo]:
+    """The slots from this one on, as nominated pods."""
+    for index, slot in enumerate(reservation.slots[first:], first):
         raw = {
             # No namespace, policy or queue has such a slot.
             "metadata": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from podwright.core.gangs.run_times import run_times_of
@@ -47,6 +47,8 @@ class AssignedPods(Stream):
         self._raw_objects = state.raw_objects
         self._decisions = state.decisions
         self._wall = state.sources.wall
+        self.on_left: Callable[[PodInfo, str], object] = lambda _pod, _node: None
+        """Called with each pod that has left its node, before others are tried there."""
         self._evicted: dict[str, PodInfo] = {}
         """Pods that are being evicted and that the watch has not removed yet, as the watch shows them. By uid."""
         self._succeeded: dict[str, str] = {}
@@ -109,7 +111,8 @@ class AssignedPods(Stream):
     def _put(self, raw: Raw, pod: PodInfo) -> None:
         unknown = self._cache.placement(pod.uid) is None
         new = unknown or self._cache.is_assumed(pod.uid)
-        pod = self._cache.groups.ranked(pod)
+        if pod.named_groups:
+            pod = self._cache.groups.ranked(pod)
         grouped = self._workloads.active
         if grouped:
             pod = self._workloads.joined(pod, raw)
@@ -148,6 +151,8 @@ class AssignedPods(Stream):
         # A pod that we assumed may finish before the watch shows it on its node, which makes room.
         finished = known.pods[uid].on(known.name) if known is not None and assumed and pod.finished else None
         cache.set_pod(pod)
+        if known is not None and pod.finished and (left := before or finished) is not None:
+            self.on_left(left, known.name)
         if before is None:
             cache.groups.remove_waiting(uid)
             cache.nominator.remove(uid)
@@ -182,6 +187,7 @@ class AssignedPods(Stream):
             if before.owner is not None and before.start_time is not None and not before.terminating:
                 run_times_of(self._cache).ended(before, self._wall() - before.start_time)
             self._cache.remove_pod(key)
+            self.on_left(before, known.name)
             self._recorder.forget(key)
             self._decisions.forget(before.key)
             self._happened(ASSIGNED_POD_DELETE, before, None, started)

@@ -3,8 +3,8 @@
 The status of a reservation says whether its room is held, and how much of it has been taken. An object whose time is
 over stays until somebody deletes it.
 
-Room that gangs gather (`engine.attempts.gangs.gathering`), and places of rebalancing, have objects, too, so that they
-are seen, and still held after a restart. While this process leads, they follow the engine, and it takes no room from
+Room that gangs gather (`engine.attempts.gangs.gathering`) or take over (`reused_room` there), and places of rebalancing,
+have objects, too, so that they are seen, and still held after a restart. While this process leads, they follow the engine, and it takes no room from
 them.
 """
 
@@ -55,6 +55,7 @@ class ReservationDoor(CheckedDoor):
         self._reserved = engine.cache.reservations
         self._reservations = engine.reservations
         self._gathering = engine.gathering
+        self._reused = engine.reused_room
         self._moves = engine.rebalancing.moves
         self._moves.keep = self.keep
 
@@ -83,7 +84,7 @@ class ReservationDoor(CheckedDoor):
         """Makes the objects of room that gangs gather, and deletes those of room that is given back."""
         if not self.served or not self._gathering.leads:
             return
-        own = {**self._gathering.held(), **self._moves.held()}
+        own = {**self._gathering.held(), **self._moves.held(), **self._reused.held()}
         held = {part.name: part for each in own.values() for part in each.in_parts(SLOTS_OF_A_PART)}
         self._whole = {part.name: each.name for each in own.values() for part in each.in_parts(SLOTS_OF_A_PART)}
         wanted = {name: self._put(each) for name, each in held.items() if not _is_alike(each, self.parsed.get(name))}
@@ -121,7 +122,7 @@ class ReservationDoor(CheckedDoor):
 
 
 def _is_own(reservation: Reservation) -> bool:
-    return reservation.is_gathered or reservation.is_rebalancing
+    return reservation.is_gathered or reservation.is_rebalancing or reservation.is_reused
 
 
 def _is_alike(held: Reservation, known: Reservation | None) -> bool:

@@ -103,6 +103,16 @@ def test_a_slot_gives_way_only_to_a_more_important_pod_that_it_is_not_for(cluste
     assert reservations.counts("held") == (1, 0, 0)
 
 
+def test_further_slots_are_free_and_those_that_are_taken_stay_so(cluster):
+    cluster.runs("it", "", "n0", 2, labels=IT)
+    reservations = cluster.cache.reservations
+    reservations.extend("held", [Slot("n0", {GPU: 1}), Slot("n1", {GPU: 2})], NOW + 120)
+    assert reservations.counts("held") == (2, 1, 0)
+    assert node_of(cluster, cluster.pod("other", "", 2)) is None
+    assert node_of(cluster, cluster.pod("b", "", 2, labels=IT)) == "n1"
+    assert (reservations.expired(NOW + 119), reservations.expired(NOW + 120)) == ([], ["held"])
+
+
 def test_a_slot_that_is_lost_stays_lost_when_the_same_reservation_comes_again(cluster):
     [slot] = cluster.cache.nominator.on("n0")
     reservations = cluster.cache.reservations

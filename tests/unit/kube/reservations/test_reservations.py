@@ -11,7 +11,7 @@ from podwright.api import crd
 from podwright.api.reservation import RESERVATION_KIND, parse_reservation
 from podwright.core.gangs.gathering import GatheringGangs
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod_group import PLUGINS_API
+from podwright.core.objects.pod_group import GROVE_KIND, GROVE_LABEL, PLUGINS_API
 from podwright.core.state.reservations import Replaced, Reservation, Slot, gathered_name, rebalancing_name
 from podwright.engine.attempts.gangs.gathering import Gathering
 from podwright.kube.reservations.door import SLOTS_OF_A_PART, ReservationDoor
@@ -247,6 +247,35 @@ async def test_the_room_of_more_members_than_an_object_may_have_has_several(hold
         (whole,) = other.rig.engine.cache.reservations.all()
         assert (whole.name, whole.is_gathered, len(whole.slots)) == ("gang-u", True, 2 * SLOTS_OF_A_PART + 1)
         assert other.rig.engine.cache.reservations.counts("gang-u") == (2 * SLOTS_OF_A_PART + 1, 0, 0)
+
+
+async def test_room_that_a_gang_takes_over_has_an_object_that_another_process_understands():
+    async with held() as it:
+        engine, it.rig.engine.gathering.leads = it.rig.engine, True
+        spec = {"podgroups": [{"name": "c", "minReplicas": 1}]}
+        for name, more in (("old", {}), ("new", {"reuseReservationRef": {"name": "old"}})):
+            metadata = {"name": name, "namespace": "default", "uid": name}
+            engine.objects(GROVE_KIND).put({"metadata": metadata, "spec": {**spec, **more}})
+        for index in range(2):
+            labels = {GROVE_LABEL: "old", "grove.io/podclique": "c"}
+            raw = ours(f"old-{index}", labels=labels, requests={GPU: "1"}, priority=7)
+            engine.assigned.put(on_node(raw, f"n{index}"))
+            engine.assigned.drop(f"default/old-{index}", None)
+        await until(lambda: changes(it))
+        made = changes(it)[-1]
+        assert (made.method, made.path.rpartition("/")[2]) == ("PATCH", "reuse-new")
+        known = {**reservation("reuse-new"), "spec": made.body["spec"]}
+        assert SCHEMA.problems(known) == []
+        assert parse_reservation(known) == engine.cache.reservations.get("reuse-new")
+        it.door.put(known)
+        engine.objects(GROVE_KIND).drop("default/new", None)
+        engine.reused_room.release()
+        await until(lambda: changes(it)[-1].method == "DELETE")
+    async with held() as other:
+        other.door.put(known)
+        assert other.rig.engine.reused_room.held().keys() == {"reuse-new"}
+        other.rig.engine.gathering.take_over()
+        assert other.rig.engine.cache.reservations.counts("reuse-new") == (2, 0, 0)
 
 
 async def test_room_for_a_group_of_a_users_reservation_is_left_alone(holds):

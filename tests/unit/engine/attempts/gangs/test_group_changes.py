@@ -456,10 +456,13 @@ class TestPodsThatNameSeveralGroups:
         assert rig.engine.queue.get("default/p").pod.group == f"{VOLCANO_API}:default/job"
         rig.engine.cache.groups.withdraw(VOLCANO_API)
         rig.pod("q", labels={GROUP_LABEL: "train"}, metadata=metadata)
+        await settle()  # all pods are taken in again once, because there is a new grouping
         assert rig.engine.queue.get("default/q").pod.group.startswith(MADE_API)
         rig.engine.cache.groups.serve(PLUGINS_API)
         await rig.engine.group_changes.rank_all()
-        assert rig.engine.queue.get("default/q").pod.group == f"{PLUGINS_API}:default/train"
+        assert rig.engine.queue.get("default/q").pod.group.startswith(MADE_API)
+        rig.pod("r", labels={GROUP_LABEL: "train"}, metadata=metadata)
+        assert rig.engine.queue.get("default/r").pod.group == f"{PLUGINS_API}:default/train"
 
     async def test_a_pod_of_another_scheduler_is_in_the_group_that_counts(self):
         rig = Rig()
