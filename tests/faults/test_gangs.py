@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from podwright.core.objects.kai_groups import KAI_SUB_GROUP_LABEL
 from podwright.core.objects.pod_group import GROUP_LABEL
-from podwright.core.objects.sub_groups import KAI_SUB_GROUP_LABEL
 from podwright.testing import Binaries, ControlPlane, Versions, node, pod, wait_until, workload_api
 from podwright.testing.workload_api import COMPOSITES
 from support.control_plane import operator_process as kit

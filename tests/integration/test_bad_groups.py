@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from podwright.core.objects.sub_groups import KAI_SUB_GROUP_LABEL
+from podwright.core.objects.kai_groups import KAI_SUB_GROUP_LABEL
 from podwright.testing import Binaries, ControlPlane, Versions, pod, wait_until, workload_api
 from podwright.testing.workload_api import COMPOSITES
 from support.control_plane import operator_process as kit

@@ -20,7 +20,7 @@ from podwright.core.objects.closeness import WISHES
 from podwright.core.objects.pod import LOCAL_VOLUMES, QUEUE_ANNOTATION, STAYS
 from podwright.core.objects.pod_group import GROUP_ANNOTATIONS, NAMED_OTHERWISE
 from podwright.core.objects.raw import Raw, value_at
-from podwright.core.objects.sub_groups import TASK_KEY
+from podwright.core.objects.volcano_groups import TASK_KEY
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 
 KEPT_ANNOTATIONS: Final = (

@@ -34,8 +34,8 @@ from podwright.core.objects.pod_group import groups_named
 from podwright.core.objects.raw import as_labels, as_list, as_mapping, shortened
 from podwright.core.objects.requests import follows_spec, limits_of, requests_of
 from podwright.core.objects.resources import Requests, ResourceLimits
-from podwright.core.objects.sub_groups import TASK_KEY
 from podwright.core.objects.taints import Tolerations, parse_tolerations
+from podwright.core.objects.volcano_groups import TASK_KEY
 
 KUBERNETES_DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 """The scheduler of a pod that names none. Source: `DefaultSchedulerName` in k8s.io/api/core/v1."""

@@ -5,8 +5,8 @@
 pods name it in a label. `scheduling.volcano.sh` is Volcano's v1beta1, and `scheduling.run.ai` KAI's v2alpha2; their
 pods name it in an annotation. `scheduler.grove.io` is Grove's v1alpha1, which calls it PodGang; its pods name it in a
 label. A PodGroup is never changed after parsing. Sources: the Kubernetes API reference, the documentation of the
-scheduler-plugins project, Volcano's `staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go`, and KAI's
-`pkg/apis/scheduling/v2alpha2/podgroup_types.go` and `pkg/common/constants/constants.go` at v0.17.0-9-gd5bc503a.
+scheduler-plugins project, and KAI's `pkg/common/constants/constants.go` at v0.17.0-9-gd5bc503a. What only one of the
+other APIs has is in `volcano_groups`, `kai_groups` and `grove_groups`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,17 @@ from math import inf
 from typing import Any, Final
 
 from podwright.core.objects.closeness import Closeness
-from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive, shortened
-from podwright.core.objects.resources import PODS, is_counted_resource, resource_list
-from podwright.core.objects.sub_groups import (
-    BELOW,
-    MAX_LEVELS,
-    PartOf,
-    SubGroup,
-    grove_tree,
-    kai_closeness,
-    kai_part,
-    kai_tree,
-    packed,
+from podwright.core.objects.grove_groups import grove_tree, packed, reused_gang
+from podwright.core.objects.kai_groups import is_firm, kai_closeness, kai_seconds, kai_terms, stale_after
+from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive
+from podwright.core.objects.resources import resource_list
+from podwright.core.objects.sub_groups import BELOW, MAX_LEVELS, PartOf, SubGroup, Terms
+from podwright.core.objects.volcano_groups import (
+    VOLCANO_DEFAULT_QUEUE,
     volcano_closeness,
-    volcano_tree,
+    volcano_resources,
+    volcano_terms,
 )
 
 WORKLOAD_API: Final = "scheduling.k8s.io"
@@ -76,10 +71,6 @@ GROUP_ANNOTATIONS: Final = {
     "pod-group-name": KAI_API,
 }
 """By which pods name their group of these APIs. The first that a pod has counts."""
-KAI_STALENESS_SECONDS: Final = 60.0
-"""What KAI's scheduler has by default (`cmd/scheduler/app/options/options.go`)."""
-VOLCANO_DEFAULT_QUEUE: Final = "default"
-"""Volcano's API server puts it into each group that names no queue."""
 
 
 _LONGEST_NAME: Final = 253
@@ -260,7 +251,10 @@ def metadata_only_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
 def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namespace: str, name: str) -> PodGroup:
     spec = as_mapping(raw.get("spec"), "spec")
     tree, part_of = _TREES[api](spec)
-    min_resources, resources_problem = _min_resources(api, spec.get("minResources"))
+    least, where = spec.get("minResources"), "spec.minResources"
+    min_resources, problem = (
+        volcano_resources(least, where) if api == VOLCANO_API else (resource_list(least, where), "")
+    )
     priority = spec.get("priority")
     if priority is not None and type(priority) is not int:
         raise InvalidObjectError("spec.priority", "expected a whole number")
@@ -274,7 +268,7 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         gang=tree.least > 0,
         min_count=max(1, tree.least),
         min_resources=min_resources,
-        resources_problem=resources_problem,
+        resources_problem=problem,
         schedule_timeout=_timeout(spec.get("scheduleTimeoutSeconds")),
         near=_CLOSENESS.get(api, _workload_closeness)(spec),
         all_or_none=_all_or_none(spec.get("disruptionMode")),
@@ -285,9 +279,9 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         owner=str(spec.get("owner") or "") if api == MADE_API else "",
         tree=tree if part_of else None,
         part_of=part_of,
-        firm=_is_firm(spec.get("preemptibility")) if api == KAI_API else None,
-        preemption_delay=_seconds(spec, "preemptionDelay", 0.0) if api == KAI_API else 0.0,
-        stale_after=_stale_after(spec) if api == KAI_API else inf,
+        firm=is_firm(spec.get("preemptibility")) if api == KAI_API else None,
+        preemption_delay=kai_seconds(spec, "preemptionDelay", 0.0) if api == KAI_API else 0.0,
+        stale_after=stale_after(spec) if api == KAI_API else inf,
         claims=_claims(spec) if api == WORKLOAD_API and spec.get("resourceClaims") else frozenset(),
         parent=_parent(spec, namespace) if api in (WORKLOAD_API, COMPOSITE_API) else "",
         priority_class=_class_named(spec) if api in (VOLCANO_API, KAI_API, GROVE_API) else "",
@@ -296,34 +290,14 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
     )
 
 
-def _min_resources(api: str, raw: object) -> tuple[Mapping[str, int], str]:
-    """The amounts, or for a group of Volcano why they cannot be read.
-
-    Volcano's controller writes what a quota counts. Its scheduler skips all names in that but those of resources
-    (`NewResource` in `pkg/scheduler/api/resource_info.go`).
-    """
-    where = "spec.minResources"
-    if api != VOLCANO_API:
-        return resource_list(raw, where), ""
-    try:
-        given = as_mapping(raw, where)
-        counted = [name for name in given if name == PODS or is_counted_resource(name)]
-        return resource_list({name: given[name] for name in counted if not name.startswith("count/")}, where), ""
-    except InvalidObjectError as error:
-        return {}, str(error)
-
-
 def _class_named(spec: Mapping[str, Any]) -> str:
     name = spec.get("priorityClassName")
     return name if isinstance(name, str) else ""
 
 
 def _reuses(spec: Mapping[str, Any], namespace: str) -> str:
-    """A gang of another namespace is none: its room is not the namespace's."""
-    where = "spec.reuseReservationRef"
-    named = as_mapping(spec.get("reuseReservationRef"), where)
-    name, there = (as_optional_text(named.get(key), f"{where}.{key}") for key in ("name", "namespace"))
-    return group_key(GROVE_API, namespace, name) if name and there in ("", namespace) else ""
+    name = reused_gang(spec, namespace)
+    return group_key(GROVE_API, namespace, name) if name else ""
 
 
 def _queue(value: object) -> str:
@@ -336,12 +310,6 @@ _QUEUES: Final[Mapping[str, Callable[[object], str]]] = {
     VOLCANO_API: lambda value: _queue(value) or VOLCANO_DEFAULT_QUEUE,
     KAI_API: _queue,
 }
-
-
-Terms = tuple[SubGroup, PartOf | None]
-"""The minimums of a group, and to which of its parts a member belongs; None: the group is flat. Without a minimum, it
-is no gang.
-"""
 
 
 def _of_workload(spec: Mapping[str, Any], minimum: str = "minCount", basic: int = 0) -> Terms:
@@ -381,24 +349,6 @@ def _of_plugins(spec: Mapping[str, Any]) -> Terms:
     return SubGroup(pods=as_positive(spec.get("minMember", 1), "spec.minMember")), None
 
 
-def _of_volcano(spec: Mapping[str, Any]) -> Terms:
-    """Without a minimum, it is 1."""
-    count = spec.get("minMember", 0)
-    tree, part_of = volcano_tree(spec, 0 if count == 0 else as_positive(count, "spec.minMember"))
-    return (tree, part_of) if tree.least else (SubGroup(pods=1), None)
-
-
-def _of_kai(spec: Mapping[str, Any]) -> Terms:
-    """A minimum of 0 asks for no gang."""
-    if spec.get("subGroups"):
-        tree = kai_tree(spec)
-        return tree, kai_part(tree)
-    count = spec.get("minMember")
-    if count == 0 and type(count) is int:
-        return SubGroup(), None
-    return SubGroup(pods=as_positive(1 if count is None else count, "spec.minMember")), None
-
-
 def _of_made(spec: Mapping[str, Any]) -> Terms:
     """With parts, `partSizes` has their minimums. A pod names its part as `part_of_made` does."""
     pods = as_positive(spec.get("minCount"), "spec.minCount")
@@ -416,31 +366,11 @@ _TREES: Final[Mapping[str, Callable[[Mapping[str, Any]], Terms]]] = {
     WORKLOAD_API: _of_workload,
     COMPOSITE_API: _of_composite,
     PLUGINS_API: _of_plugins,
-    VOLCANO_API: _of_volcano,
-    KAI_API: _of_kai,
+    VOLCANO_API: volcano_terms,
+    KAI_API: kai_terms,
     GROVE_API: grove_tree,
     MADE_API: _of_made,
 }
-
-
-def _is_firm(preemptibility: object) -> bool | None:
-    if preemptibility not in (None, "", "preemptible", "non-preemptible"):
-        raise InvalidObjectError("spec.preemptibility", "expected preemptible or non-preemptible")
-    return preemptibility == "non-preemptible" if preemptibility else None
-
-
-def _seconds(spec: Mapping[str, Any], name: str, default: float) -> float:
-    text = as_optional_text(spec.get(name), f"spec.{name}")
-    try:
-        return parse_duration(text) if text else default
-    except ValueError as error:
-        raise InvalidObjectError(f"spec.{name}", f"{shortened(text)} is not a duration") from error
-
-
-def _stale_after(spec: Mapping[str, Any]) -> float:
-    """Negative: for ever."""
-    seconds = _seconds(spec, "stalenessGracePeriod", KAI_STALENESS_SECONDS)
-    return inf if seconds < 0 else seconds
 
 
 def _timeout(value: object) -> float | None:

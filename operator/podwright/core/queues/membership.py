@@ -15,8 +15,9 @@ from typing import Final, Literal
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import QUEUE_ANNOTATION, LabelSet, PodInfo
-from podwright.core.objects.pod_group import VOLCANO_DEFAULT_QUEUE, PodGroup
+from podwright.core.objects.pod_group import PodGroup
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.objects.volcano_groups import VOLCANO_DEFAULT_QUEUE
 from podwright.core.state.cache import Cache
 
 LABEL: Final = "podwright.dev/queue"

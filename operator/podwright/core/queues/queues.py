@@ -26,10 +26,11 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import VOLCANO_DEFAULT_QUEUE, PodGroup
+from podwright.core.objects.pod_group import PodGroup
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import LabelSelector
+from podwright.core.objects.volcano_groups import VOLCANO_DEFAULT_QUEUE
 from podwright.core.queues.bound import Bound
 from podwright.core.queues.claimed_devices import ClaimedDevices, class_of, is_of_class
 from podwright.core.queues.flavors import NOWHERE, OF, Flavors, Labels, Place, field_of, judged, labels_text, parts_of

@@ -16,6 +16,7 @@ from podwright.core.gangs.branches import branch_of
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.gangs.simulation import Simulation
+from podwright.core.objects.kai_groups import KAI_SUB_GROUP_LABEL
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import (
@@ -28,7 +29,7 @@ from podwright.core.objects.pod_group import (
     VOLCANO_KIND,
     group_key,
 )
-from podwright.core.objects.sub_groups import KAI_SUB_GROUP_LABEL, SubGroup, leaves_of
+from podwright.core.objects.sub_groups import SubGroup, leaves_of
 from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.gang_scheduling import NO_PART, TOO_FEW, GangScheduling
 from podwright.core.state.levels import Level

@@ -15,7 +15,8 @@ from podwright.core.objects.pod_group import (
     group_key,
     parse_pod_group,
 )
-from podwright.core.objects.sub_groups import MAX_LEVELS, MAX_POLICIES
+from podwright.core.objects.sub_groups import MAX_LEVELS
+from podwright.core.objects.volcano_groups import MAX_POLICIES
 from support.objects.builders import make_pod
 
 
