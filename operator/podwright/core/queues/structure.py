@@ -215,16 +215,18 @@ class Structure:
         self.timed.discard(spec.name)
         if spec.max_runtime:
             self.timed.add(spec.name)
+        if (kept := _kept(spec)) or spec.name in tree.keeping:
+            tree.keep(spec.name, kept)
         self._check(tree, spec.name)
         self._check(tree, spec.parent)
         self._pods.may_use(spec.name, spec.namespaces)
 
     def _changeable(self, before: QueueRules | None, after: QueueRules | None) -> QueueTree | None:
-        """The tree, if it can be changed for this queue alone: no other queue keeps room for itself, and the same
-        resources are named by any queue as before, and the same flavors, and device classes for its users.
+        """The tree, if it can be changed for this queue alone: the same resources are named by any queue as before, and
+        the same flavors, and device classes for its users.
         """
         tree = self.current
-        if tree is None or tree.keeping or (after is not None and _kept(after)):
+        if tree is None:
             return None
         if _device_limits(before) != _device_limits(after):
             return None

@@ -195,8 +195,8 @@ class QueueTree:
         self._named = Counter(name for queue in self._queues.values() for name in queue.spec.quotas)
         self.resources = tuple(sorted(self._named))
         """The resources that any queue names."""
-        self.keeping = False
-        """True if any queue does not lend all of its guarantee."""
+        self.keeping: set[str] = set()
+        """The queues that do not lend all of their guarantee."""
         self._requested: dict[Requests, Mapping[str, int]] = {}
         self.moved: set[str] = set()
         """The queues whose shares have changed. Whoever orders queues by them clears it."""
@@ -281,7 +281,8 @@ class QueueTree:
         queue = self._queues.pop(name)
         self._named.subtract(queue.spec.quotas.keys())
         self._part(queue)
-        self.moved.discard(name)
+        for names in (self.moved, self.keeping):
+            names.discard(name)
 
     def _part(self, queue: Queue) -> None:
         """Takes a queue, with what its pods hold and ask for, from its parent."""
@@ -310,6 +311,9 @@ class QueueTree:
                 add_amounts(sums, {resource: sign * amount for resource, amount in own.items()})
             if above is not self.top:
                 add_amounts(above.asked, {resource: sign * amount for resource, amount in queue.asked.items()})
+        if self.keeping:
+            add_amounts(parent.kept_below, {resource: sign * amount for resource, amount in queue.kept.items()})
+            self._keep(parent, {*queue.kept, *queue.held})
         for resource in self.resources:
             self._pass_on(parent, resource, sign * queue.request.get(resource, 0))
 
@@ -358,9 +362,10 @@ class QueueTree:
 
         Raises KeyError if the queue does not exist.
         """
-        add_to_all([queue.held for queue in self._queues[name].up], amounts)
+        queue = self._queues[name]
+        add_to_all([each.held for each in queue.up], amounts)
         if self.keeping:
-            self._keep(name, amounts)
+            self._keep(queue, amounts)
         if demand:
             self.add_demand(name, amounts)
 
@@ -369,13 +374,17 @@ class QueueTree:
         queue = self._queues[name]
         move([each.asked for each in queue.path], [each.held for each in queue.up], amounts)
         if self.keeping:
-            self._keep(name, amounts)
+            self._keep(queue, amounts)
 
     def keep(self, name: str, amounts: Mapping[str, int]) -> None:
-        """The queue does not lend these amounts of its guarantee."""
-        self._queues[name].keeps = amounts
-        self.keeping = True
-        self._keep(name, amounts)
+        """From now on, the queue does not lend these amounts of its guarantee."""
+        queue = self._queues[name]
+        before, queue.keeps = queue.keeps, amounts
+        if amounts:
+            self.keeping.add(name)
+        else:
+            self.keeping.discard(name)
+        self._keep(queue, {*before, *amounts})
 
     def kept_from(self, name: str, resource: str) -> Iterator[tuple[Queue, int]]:
         """The queue, those above it, and the cluster, each with what its pods must leave free in it for other
@@ -388,16 +397,17 @@ class QueueTree:
             queue = queue.parent
         yield self.top, kept
 
-    def _keep(self, name: str, resources: Iterable[str]) -> None:
+    @staticmethod
+    def _keep(queue: Queue, resources: Iterable[str]) -> None:
         """Brings what is kept of these resources up to date, from this queue up."""
         for resource in resources:
-            queue = self._queues[name]
-            while queue.parent is not None:
-                own = queue.keeps.get(resource, 0) - queue.held.get(resource, 0)
-                change = max(0, own, queue.kept_below.get(resource, 0)) - queue.kept.get(resource, 0)
-                add_amounts(queue.kept, {resource: change})
-                queue = queue.parent
-                add_amounts(queue.kept_below, {resource: change})
+            each = queue
+            while each.parent is not None:
+                own = each.keeps.get(resource, 0) - each.held.get(resource, 0)
+                change = max(0, own, each.kept_below.get(resource, 0)) - each.kept.get(resource, 0)
+                add_amounts(each.kept, {resource: change})
+                each = each.parent
+                add_amounts(each.kept_below, {resource: change})
 
     def add_going(self, name: str, amounts: Mapping[str, int]) -> None:
         """The same for the terminating ones of these pods, which are part of them. Their demand counts with all."""

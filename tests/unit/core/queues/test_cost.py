@@ -91,7 +91,18 @@ CHANGES = {
     "a new queue": lambda queues: queues.set(QueueRules("new", "q0", quotas={"cpu": Quota()})),
     "another parent": lambda queues: queues.set(QueueRules("below5", "q1", quotas={"cpu": Quota()})),
     "a queue that is deleted": lambda queues: queues.remove("below5"),
+    "one that lends less": lambda queues: queues.set(lends("below5", "q0", 0)),
+    "one that lends all again": lambda queues: [queues.set(lends("below5", "q0", most)) for most in (0, 1)],
+    "one that lends less elsewhere": lambda queues: [queues.set(lends("below5", top, 0)) for top in ("q0", "q1")],
+    "an edit beside one that lends less": lambda queues: [
+        queues.set(lends("below5", "q0", 0)),
+        queues.set(QueueRules("q5", quotas={"cpu": Quota(guarantee=7)})),
+    ],
 }
+
+
+def lends(name, parent, most):
+    return QueueRules(name, parent, quotas={"cpu": Quota(guarantee=1, limit=10**6)}, lending={"cpu": most})
 
 
 @pytest.mark.parametrize("lost", [(), (QueueRules("lost", "nowhere"), QueueRules("below-lost", "lost"))])
