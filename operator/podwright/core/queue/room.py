@@ -45,6 +45,9 @@ class RoomWaiters(Protocol):
     def bound_of(self, pod: PodInfo) -> Hashable:
         """The bound that holds the pod back, and what pods have in common that it holds alike. None if none does."""
 
+    def refuses(self, bound: Any, pod: PodInfo) -> bool:
+        """True if it is clear from this bound alone, which has held the pod back, that it is not admitted."""
+
     def still_holds(self, bound: Any, pod: PodInfo) -> bool:
         """True if this bound holds the pod back beside those that are tried again, or if none does."""
 
@@ -114,63 +117,104 @@ class _Line:
         """By name: the queues right below."""
         self.below: list[tuple[Any, str, _Line]] = []
         """A heap of these, with their keys."""
-        self.pods: list[tuple[Any, int, list[tuple[Any, int, QueuedPod]]]] = []
-        """A heap of its pods: of heaps of those that are admitted alike."""
+        self.pods: list[tuple[Any, int, _Alike]] = []
+        """A heap of its pods: of those that are admitted alike."""
 
 
-def in_turn(
-    held: Iterable[QueuedPod], rank: Callable[[QueuedPod], Any], turns: RoomWaiters, check: RoomCheck
-) -> Iterator[QueuedPod]:
-    """Those of the pods that their bounds admit, in the order of turns, within a queue by `rank`. A group comes as a
-    whole.
+class _Alike:
+    """Pods of one kind that request the same, or a group. `ranked`: a heap of them, once they may be tried."""
 
-    The caller says `try_again` for each that it does retry, before it asks for the next. For the next, the depth of the
-    tree is looked at, not all its queues: all that are below one that is nearer to its limit now have another turn.
-    """
-    alike: dict[Hashable, list[QueuedPod]] = {}
-    top, keys = _Line(), dict[str, Any]()  # keys by queue, until a pod is tried again
+    __slots__ = ("pods", "ranked")
 
-    def key_of(name: str) -> Any:
-        if name not in keys:
-            keys[name] = turns.turn_key(name)
-        return keys[name]
+    def __init__(self) -> None:
+        self.pods: list[QueuedPod] = []
+        self.ranked: list[tuple[Any, int, QueuedPod]] | None = None
 
-    for queued in held:
-        pod = queued.pod
-        alike.setdefault(pod.group or (turns.kind_of(pod), id(pod.requests)), []).append(queued)
-    for number, pods in enumerate(alike.values()):
-        first = pods[0].pod
-        if first.group or turns.admits(first):
-            ranked = [(rank(queued), index, queued) for index, queued in enumerate(pods)]
-            heapify(ranked)
+    def any_of(self, waits: Callable[[QueuedPod], bool]) -> QueuedPod | None:
+        """One that still waits, the first if they are ranked. Forgets others that do not wait any more."""
+        while self.ranked is None and self.pods and not waits(self.pods[-1]):
+            self.pods.pop()
+        while self.ranked and not waits(self.ranked[0][2]):
+            heappop(self.ranked)
+        if self.ranked is None:
+            return self.pods[-1] if self.pods else None
+        return self.ranked[0][2] if self.ranked else None
+
+    def rank(self, rank: Callable[[QueuedPod], Any]) -> list[tuple[Any, int, QueuedPod]]:
+        if self.ranked is None:
+            self.ranked = [(rank(queued), index, queued) for index, queued in enumerate(self.pods)]
+            heapify(self.ranked)
+            self.pods.clear()
+        return self.ranked
+
+
+class HeldPods:
+    """Pods that bounds hold back. To ask for the next of them again and again costs their kinds, not their number."""
+
+    def __init__(self, held: Iterable[QueuedPod], *, rank: Callable[[QueuedPod], Any], turns: RoomWaiters) -> None:
+        """Within a queue, `rank` sorts them."""
+        self._rank, self._turns = rank, turns
+        self._alike: dict[Hashable, _Alike] = {}
+        for queued in held:
+            pod = queued.pod
+            key = pod.group or (turns.kind_of(pod), id(pod.requests))
+            if (alike := self._alike.get(key)) is None:
+                alike = self._alike[key] = _Alike()
+            alike.pods.append(queued)
+
+    def in_turn(self, check: RoomCheck, waits: Callable[[QueuedPod], bool]) -> Iterator[QueuedPod]:
+        """Those that their bounds admit now, in the order of turns. A group comes as a whole. `waits`: false for a pod
+        that is to be left out from now on.
+
+        The caller says `try_again` for each that it does retry, before it asks for the next. For the next, the depth of
+        the tree is looked at, not all its queues: all that are below one that is nearer to its limit now have another
+        turn.
+        """
+        turns = self._turns
+        top, keys = _Line(), dict[str, Any]()  # keys by queue, until a pod is tried again
+
+        def key_of(name: str) -> Any:
+            if name not in keys:
+                keys[name] = turns.turn_key(name)
+            return keys[name]
+
+        for number, (key, alike) in enumerate([*self._alike.items()]):
+            queued = alike.any_of(waits)
+            if queued is None:
+                del self._alike[key]
+            elif queued.pod.group or (not turns.refuses(queued.bound, queued.pod) and turns.admits(queued.pod)):
+                line = top
+                for name in reversed(turns.turn_path(queued.pod)):
+                    if name not in line.known:
+                        line.known[name] = _Line()
+                        heappush(line.below, (key_of(name), name, line.known[name]))
+                    line = line.known[name]
+                heappush(line.pods, (alike.rank(self._rank)[0][0], number, alike))
+        while top.pods or top.below:
             line = top
-            for name in reversed(turns.turn_path(first)):
-                if name not in line.known:
-                    line.known[name] = _Line()
-                    heappush(line.below, (key_of(name), name, line.known[name]))
-                line = line.known[name]
-            heappush(line.pods, (ranked[0][0], number, ranked))
-    while top.pods or top.below:
-        line = top
-        while line.below and not line.pods:
-            key, name, below = line.below[0]
-            if (now := key_of(name)) != key:
-                heapreplace(line.below, (now, name, below))
-            elif below.pods or below.below:
-                line = below
-            else:
-                heappop(line.below)
-        if not line.pods:
-            continue  # no pods are left there
-        _, number, ranked = heappop(line.pods)
-        first = ranked[0][2].pod
-        if first.group:
-            if not lacks_room(ranked[0][2], check):
-                yield from (queued for _, _, queued in sorted(ranked))
+            while line.below and not line.pods:
+                key, name, below = line.below[0]
+                if (now := key_of(name)) != key:
+                    heapreplace(line.below, (now, name, below))
+                elif below.pods or below.below:
+                    line = below
+                else:
+                    heappop(line.below)
+            if not line.pods:
+                continue  # no pods are left there
+            _, number, alike = heappop(line.pods)
+            queued, ranked = alike.any_of(waits), alike.rank(self._rank)
+            if queued is None:
+                continue
+            if queued.pod.group:
+                if not lacks_room(queued, check):
+                    members = [member for _, _, member in sorted(ranked)]
+                    ranked.clear()
+                    yield from filter(waits, members)
+                    keys.clear()
+            elif turns.admits(queued.pod):
+                heappop(ranked)
+                if ranked:
+                    heappush(line.pods, (ranked[0][0], number, alike))
+                yield queued
                 keys.clear()
-        elif turns.admits(first):
-            queued = heappop(ranked)[2]
-            if ranked:
-                heappush(line.pods, (ranked[0][0], number, ranked))
-            yield queued
-            keys.clear()

@@ -29,7 +29,7 @@ from podwright.core.queue.fair_pods import MANY, QueueOrder
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, skips_backoff
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
-from podwright.core.queue.room import RoomCheck, in_turn, is_held, lacks_room, misled, still_lacks_room, unchecked
+from podwright.core.queue.room import HeldPods, RoomCheck, is_held, lacks_room, misled, still_lacks_room, unchecked
 from podwright.core.queue.updates import pod_update
 from podwright.core.queue.waiting_pods import WaitingPods
 
@@ -46,6 +46,8 @@ DUE_INTERVAL: Final = 1.0
 """Seconds between retries without an event while these help pods."""
 SOON_INTERVAL: Final = 5.0
 """Seconds after such a retry until `retry_due_soon` makes another one."""
+NAMES_PER_TURN: Final = 256
+"""Of how many pods that bounds hold back it is looked at a time whether these are still the ones that they name."""
 POD_LEFT: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
 """For those who wait, a pod that did not use its room is like one that left it."""
 
@@ -91,6 +93,15 @@ class SchedulingQueue:
         self._events = 0
         self._unused: list[PodInfo] = []
         """The pods that were tried again because a bound of their queue admitted them, and did not use its room."""
+        self._offered: dict[str, HeldPods] = {}
+        """By the highest queue: those to which such room is offered that have not been tried since the last event."""
+        self._named: list[QueuedPod] = []
+        """The pods whose bounds may have given way to others since the last event."""
+        self._named_label = ""
+        self._names_due = 0
+        """At how many of these is to be looked: from the last one on at which that was done, and round."""
+        self._looked_at = 0
+        """At how many that was done so far."""
         self._last_due = clock()
         """When pods were last retried without an event."""
         self._next_flush = self._next_due = self._due_again = self._last_due + FLUSH_INTERVAL
@@ -106,7 +117,9 @@ class SchedulingQueue:
         """Active pods are ordered by their queues from now on, or, with None, only by the QueueSort plugin."""
         self._active.order_by(order)
         self._order = order
-        self._unused.clear()
+        for known in (self._unused, self._offered, self._named):
+            known.clear()
+        self._names_due = 0
 
     # Intake
 
@@ -203,7 +216,7 @@ class SchedulingQueue:
         """The clock time at which `pop` may return a pod; None if only an event can change that."""
         now = self._clock()
         due = [time for time in (self._active.due(now), self._backoff.due(now)) if time is not None]
-        if now in due or self._unused:
+        if now in due or self._unused or self._names_due:
             return now
         if self._waiting:
             due.append(min(self._next_flush, self._next_due))
@@ -383,6 +396,7 @@ class SchedulingQueue:
         `exclude`: the uid of a pod to leave out. `up_to_priority`: leave out pods of higher priority.
         """
         self._events += 1
+        self._offered.clear()
         occurrence = Occurrence(event, before, after)
         self._in_flight.record(occurrence)
         if not self._waiting:
@@ -397,7 +411,12 @@ class SchedulingQueue:
             elif not lacks_room(queued, check):
                 self._requeue_if_helped(queued, occurrence)
                 queued.for_room = check is not unchecked and queued.place in (Place.ACTIVE, Place.BACKOFF)
-        self._retry_in_turn(held, check, occurrence)
+        if order is None or not held:
+            return
+        # Those that the limit refuses that they named are left out at once.
+        freed = [each for each in held if each.pod.group or not order.refuses(each.bound, each.pod)]
+        self._retry_in_turn(HeldPods(freed, rank=self._rank, turns=order), check, occurrence)
+        self._named, self._named_label, self._names_due = held, event.label, len(held)
 
     def activate(self, uid: str) -> None:
         """Retries the pod without backoff, unless it is gated. An unknown uid, or that of a pod in flight, is not an
@@ -541,17 +560,36 @@ class SchedulingQueue:
             self._leave(queued)
             self._retry(queued, label, skip_backoff=at_once or skips_backoff(queued, helped, occurrence))
 
-    def _retry_in_turn(self, held: list[QueuedPod], check: RoomCheck, occurrence: Occurrence) -> None:
+    def _retry_in_turn(self, held: HeldPods, check: RoomCheck, occurrence: Occurrence) -> None:
         """Retries those of the pods held back by bounds of queues that these admit now."""
-        if self._order is None or not held:
-            return
-        for queued in in_turn(held, self._rank, self._order, check):
-            self._requeue_if_helped(queued, occurrence, at_once=queued.unschedulable_plugins == {self._order.plugin})
+        order = self._order
+        assert order is not None, "pods are held back by bounds of queues"
+        for queued in held.in_turn(check, self._is_untried):
+            self._requeue_if_helped(queued, occurrence, at_once=queued.unschedulable_plugins == {order.plugin})
             if queued.place in (Place.ACTIVE, Place.BACKOFF):
-                self._order.try_again(queued.pod)
-        for queued in [*misled(held, self._order)]:
-            self._leave(queued)
-            self._retry(queued, occurrence.event.label, skip_backoff=False)
+                order.try_again(queued.pod)
+
+    def _is_untried(self, queued: QueuedPod) -> bool:
+        """True if a bound holds the pod back, and it has not been tried since the last event."""
+        return (
+            queued.events_seen != self._events
+            and self._pods.get(queued.uid) is queued
+            and self._order is not None
+            and is_held(queued, self._order)
+        )
+
+    def _retry_misled(self) -> None:
+        """Retries some of the pods whose bound has given way to another one, to name that."""
+        order, count = self._order, min(self._names_due, NAMES_PER_TURN)
+        first = self._looked_at % len(self._named)
+        some = self._named[first : first + count]
+        some += self._named[: count - len(some)]
+        self._looked_at += count
+        self._names_due -= count
+        if order is not None:
+            for queued in [*misled((each for each in some if self._pods.get(each.uid) is each), order)]:
+                self._leave(queued)
+                self._retry(queued, self._named_label, skip_backoff=False)
 
     def _attempt_over(self, queued: QueuedPod) -> None:
         if self._order is not None and self._order.tried(queued.uid):
@@ -565,11 +603,15 @@ class SchedulingQueue:
         order = self._order
         if order is None or not unused:
             return
-        for pod in {order.top_of(pod): pod for pod in unused}.values():
+        for top, pod in {order.top_of(pod): pod for pod in unused}.items():
             occurrence = Occurrence(POD_LEFT, pod, None)
-            waiting = self._waiting.candidates(occurrence, order.plugin)
-            held = [queued for queued in waiting if queued.events_seen != self._events and is_held(queued, order)]
-            self._retry_in_turn(held, self._room_checks(), occurrence)
+            if top not in self._offered:
+                waiting = self._waiting.candidates(occurrence, order.plugin)
+                untried = [*filter(self._is_untried, waiting)]
+                self._offered[top] = HeldPods(untried, rank=self._rank, turns=order)
+                self._named = [*dict.fromkeys((*self._named, *untried))]
+            self._names_due, self._named_label = len(self._named), POD_LEFT.label
+            self._retry_in_turn(self._offered[top], self._room_checks(), occurrence)
 
     def _rank(self, queued: QueuedPod) -> Any:
         return self._sort_key(queued.pod, queued.timestamp)
@@ -626,6 +668,8 @@ class SchedulingQueue:
         order = self._order
         held = order is not None and is_held(queued, order)
         queued.bound = order.bound_of(queued.pod) if order is not None and held else None
+        if held and queued.events_seen != self._events:
+            self._offered.clear()  # room is offered to this one, too
         self._waiting.add(queued, queued.rejectors, self._hints_of(queued.pod))
         self._observer.pod_queued(Place.UNSCHEDULABLE.value, ATTEMPT_FAILED)
 
@@ -648,6 +692,8 @@ class SchedulingQueue:
         """`most`: how many pods may leave backoff; None: all."""
         if self._unused:
             self._offer_unused()
+        if self._names_due:
+            self._retry_misled()
         now = self._clock()
         for queued in islice(self._backoff.pop_expired(now), most):
             self._activate(queued, BACKOFF_COMPLETE)

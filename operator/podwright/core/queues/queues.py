@@ -45,6 +45,7 @@ from podwright.core.queues.usage import Record
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import Key
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.reservations import gathered_name
 
 __all__ = [
     "CLAIMS_AT_ONCE",
@@ -318,6 +319,11 @@ class Queues:
         """The pods of this queue, without those below, that are placed or assumed on nodes that exist."""
         return [pod for ending in (False, True) for _, pod in self.least_important(name, ending=ending)]
 
+    def placed_in_order(self, name: str) -> Sequence[PodInfo]:
+        """The same, in the order in which they got their nodes, or last changed there."""
+        pods = self._pods.get(name)
+        return [] if pods is None else [pod for uid in pods.placed if (pod := self._on_a_node(uid)) is not None]
+
     def least_important(
         self, name: str, *, ending: bool = False, after: Importance | None = None
     ) -> Iterator[tuple[Importance, PodInfo]]:
@@ -559,7 +565,7 @@ class Queues:
 
     def bound(self, pod: PodInfo, *, trying: bool = False) -> Bound | None:
         """What forbids the pod to start now; None if nothing does, or if the pod has no queue or has a node. `trying`:
-        beside the pods that are tried again.
+        beside the pods that are tried again. An amount has no message then.
         """
         if not self.active or pod.uid in self._placed_in:
             return None
@@ -626,8 +632,12 @@ class Queues:
                 limit, held = above.spec.quotas.get(resource, NO_QUOTA).limit, above.held.get(resource, 0)
                 if UNBOUNDED != limit < held + least + trying * above.trying.get(resource, 0):
                     message = (
-                        f"{above.spec.name} holds {amount_text(resource, held)} of {amount_text(resource, limit)} {resource},"
-                        f" and the pod group requests {amount_text(resource, least)}"
+                        ""
+                        if trying
+                        else (
+                            f"{above.spec.name} holds {amount_text(resource, held)} of {amount_text(resource, limit)} {resource},"
+                            f" and the pod group requests {amount_text(resource, least)}"
+                        )
                     )
                     return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=least)
         return None
@@ -677,6 +687,8 @@ class Queues:
                     behind = self.promised_behind((pod,)) if behind is None else behind
                     promised -= behind.get(resource, 0)
                 if limit < held + kept + tried + promised + amount:
+                    if trying:
+                        return Bound(above.spec.name, "", resource, requested=amount, kind="kept")
                     held_text, limit_text, kept_text = (amount_text(resource, each) for each in (held, limit, kept))
                     message = (
                         f"{above.spec.name or 'all queues'} hold{'s' * bool(above.spec.name)} {held_text} of {limit_text}"
@@ -708,6 +720,8 @@ class Queues:
                 says_so = self._valid[above.spec.name].firm_priority is not None and resource in above.spec.quotas
                 bounds = limit > 0 or (limit == 0 and says_so)
                 if bounds and held + trying * above.firm_trying.get(resource, 0) + amount > limit:
+                    if trying:
+                        return Bound(above.spec.name, "", resource, requested=amount, kind="guarantee")
                     held_text, limit_text = amount_text(resource, held), amount_text(resource, limit)
                     message = (
                         f"{above.spec.name} is guaranteed {limit_text} {resource}, of which pods that are never evicted"
@@ -726,6 +740,8 @@ class Queues:
         for resource, limit in limits.items():
             amount, held = amounts.get(resource, 0), pods.users.get(user, {}).get(resource, 0)
             if amount and held + tried.get(resource, 0) + amount > limit:
+                if trying:
+                    return Bound(name, "", resource, requested=amount, kind="user")
                 message = f"user {user} holds {amount_text(resource, held)} of {amount_text(resource, limit)} {resource} in {name}"
                 if held < limit:
                     message += f", and the pod requests {amount_text(resource, amount)}"
@@ -752,7 +768,7 @@ class Queues:
     @property
     def lends_less(self) -> bool:
         """True if any queue does not lend all of its guarantee, so that free room is a bound, too."""
-        return self._built().keeping
+        return bool(self._built().keeping)
 
     def _limit(self, queue: Queue, pod: PodInfo, amounts: Mapping[str, int], trying: bool) -> Bound | None:
         nominated: bool | None = None
@@ -775,7 +791,7 @@ class Queues:
                     promised -= behind.get(resource, 0)
                 tried = above.trying.get(resource, 0) if trying else 0
                 if held + promised + tried + amount > limit:
-                    message = _over_limit(queue, above, resource, amount, promised)
+                    message = "" if trying else _over_limit(queue, above, resource, amount, promised)
                     return Bound(
                         above.spec.name, message, resource, held=held, limit=limit, requested=amount, kind="limit"
                     )
@@ -923,18 +939,37 @@ class Queues:
         return self.bound(pod, trying=True) is None
 
     def holds_room(self, pod: PodInfo) -> bool:
-        """True if room is held for the pod, which therefore does not wait for others."""
-        return bool(self._cache.nominator.node_of(pod.uid))
+        """True if room is held for the pod, or its group gathers some. It therefore does not wait for others."""
+        if self._cache.nominator.node_of(pod.uid):
+            return True
+        group = self._cache.groups.of(pod) if pod.group and len(self._cache.reservations) else None
+        return group is not None and self._cache.reservations.get(gathered_name(group.uid)) is not None
 
     def bound_of(self, pod: PodInfo) -> tuple[Hashable, Bound] | None:
         """The bound that holds the pod back, without what may change as long as it does, and the pod's kind."""
         found = self.bound(pod)
         return None if found is None else (self.kind_of(pod), found.lasting)
 
+    def refuses(self, bound: tuple[Hashable, Bound] | None, pod: PodInfo) -> bool:
+        """True if this bound, if it is a limit, holds the pod back, whatever is promised. Much less work than `bound`."""
+        named, tree, name = None if bound is None else bound[1], self._built(), self._waiting_in.get(pod.uid, "")
+        queue = tree.get(name)
+        if named is None or named.kind != "limit" or queue is None or name in self._structure.shut:
+            return False
+        amount = self._tracked(tree, pod).get(named.resource, 0)
+        for above in queue.path if amount else ():
+            if above.spec.name == named.queue:
+                limit = above.spec.quotas.get(named.resource, NO_QUOTA).limit
+                taken = above.held.get(named.resource, 0) + above.trying.get(named.resource, 0)
+                return limit != UNBOUNDED and taken + amount > limit
+        return False
+
     def still_holds(self, bound: tuple[Hashable, Bound], pod: PodInfo) -> bool:
         """True if this bound holds the pod back beside those that are tried again, or if none does. It need not be the
         first one that does.
         """
+        if self.refuses(bound, pod):
+            return True
         named, now = bound[1], self.bound(pod, trying=True)
         if now is None or now.lasting == named:
             return True

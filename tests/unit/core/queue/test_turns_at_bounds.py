@@ -19,14 +19,15 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.queue import SchedulingQueue
 from podwright.core.queue.queued_pod import QueuedPod
-from podwright.core.queue.room import in_turn, unchecked
-from podwright.core.queue.scheduling_queue import POD_LEFT
+from podwright.core.queue.room import HeldPods, unchecked
+from podwright.core.queue.scheduling_queue import NAMES_PER_TURN, POD_LEFT
 from podwright.core.queues import tree
 from podwright.core.queues.bound import Bound
 from podwright.core.queues.queues import QUEUE_LABEL, USER_LABEL, QueueRules, queues_of
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
 from podwright.simulator.world import World
+from support.costs.operation_counts import own_calls
 from support.objects.builders import make_node, make_pod
 from support.properties import examples
 from support.queue.kit import Clock
@@ -172,6 +173,72 @@ def test_room_that_a_pod_does_not_use_is_offered_to_the_next():
     assert team.placed == ["default/next0"]
 
 
+def test_room_that_many_in_a_row_do_not_use_is_offered_without_a_look_at_all_others():
+    def ranked(count: int) -> int:
+        team = Team(a=1)
+        team.submit("first", "a")
+        for number in range(count):
+            team.clock.now += 1
+            team.submit(f"nowhere{number:03}", "a", nowhere=True)
+        team.run()
+        with mock.patch.object(team.queues, "kind_of", side_effect=team.queues.kind_of) as looked_at:
+            team.leave("default/first")
+            assert team.run() == [f"nowhere{number:03}" for number in range(count)]
+        return looked_at.call_count
+
+    assert ranked(120) <= 4 * ranked(40)
+
+
+def test_room_that_is_offered_also_goes_to_pods_that_begin_to_wait_meanwhile():
+    team = Team(a=1)
+    team.submit("first", "a")
+    for number in range(3):
+        team.clock.now += 1
+        team.submit(f"nowhere{number}", "a", nowhere=True)
+    team.run()
+    team.clock.now += 1
+    team.submit("late", "a")
+    late = team.queue.pop()
+    team.leave("default/first")
+    queued = team.queue.pop()
+    assert queued.pod.name == "nowhere0"
+    team.queue.reject(queued, {"NodeAffinity"})  # the room is offered to the next
+    assert team.queue.pop().pod.name == "nowhere1"
+    team.queue.reject(late, {"QueueQuota"})
+    assert "late" in team.run() or "default/late" in team.placed
+
+
+def test_pods_that_differ_are_not_told_why_they_wait_until_they_are_tried():
+    """A pod that leaves makes no texts for those that go on waiting, and looks at few of them at a time."""
+    team, count = Team(a=1), 2000
+    team.submit("first", "a")
+    for number in range(count):
+        team.clock.now += 1
+        team.submit(f"other{number}", "a", 2 + number)
+    team.run()
+    with own_calls() as found:
+        team.leave("default/first")
+        team.queue.pop()
+    assert not found["_over_limit"]
+    assert found["Queues.still_holds"] <= NAMES_PER_TURN
+    assert not found["Queues._limit"], "that the limit they named still holds is clear without a look at the others"
+
+
+def test_the_bounds_of_many_pods_that_give_way_are_found_in_turns():
+    team, count = Team(all=-1, a=2), 2 * NAMES_PER_TURN + 5
+    for number in range(2 + count):
+        team.clock.now += 1
+        team.submit(f"a{number:04}", "a", 1 + number // 2)
+    team.run()
+    team.limit("all", 2)
+    team.limit("a", -1)
+    team.clock.now += 10
+    while team.queue.next_wakeup() == team.clock.now:
+        team.run()
+    held = {bound.queue for uid, bound in team.named.items() if uid in team.queue.uids()}
+    assert held == {"all"}
+
+
 def test_room_of_a_pod_that_is_deleted_before_its_attempt_is_offered_to_the_next():
     team = waiting_team(5)
     team.leave("default/a000")
@@ -244,7 +311,7 @@ def test_the_next_pod_is_of_the_queue_whose_turn_it_is_at_each_level(seed):
         path = [*reversed(team.queues.turn_path(queued.pod))]
         return [(team.queues.turn_key(name), name) for name in path], rank(queued)
 
-    for queued in in_turn(held, rank, team.queues, unchecked):
+    for queued in HeldPods(held, rank=rank, turns=team.queues).in_turn(unchecked, held.__contains__):
         assert turn(queued) == min(turn(each) for each in held if team.queues.admits(each.pod))
         held.remove(queued)
         team.queues.try_again(queued.pod)
