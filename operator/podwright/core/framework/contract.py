@@ -210,6 +210,8 @@ def scores_of(plugin: ExtensionPoint, answer: Any, length: int) -> Any:
     """`score_all`'s or `normalize`'s answer: signed whole numbers, [length], or one whole number."""
     if isinstance(answer, np.ndarray) and answer.shape == (length,) and answer.dtype.kind == "i":
         return answer
+    if type(answer) is int:
+        return answer
     if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
         return int(answer)
     raise fault(plugin, Point.SCORE, f"returned {_kind(answer)}, expected int64[{length}]")

@@ -129,9 +129,10 @@ class Framework(BuiltPlugins):
                 answer = plugin.pre_filter(state, pod)
             except BaseException as error:
                 raise failed(plugin, Point.PRE_FILTER, error) from error
-            if answer is not None and answer is not SKIP:  # the frequent answers need no check
-                answer = contract.pre_filter_answer(plugin, answer)
-            if answer is None:
+            if answer is SKIP:  # the frequent answers need no check
+                state.skip_filter.add(plugin.name)
+                continue
+            if answer is None or (answer := contract.pre_filter_answer(plugin, answer)) is None:
                 continue
             if isinstance(answer, PreFilterResult):
                 if answer.node_names is None:

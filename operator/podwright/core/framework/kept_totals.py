@@ -124,9 +124,12 @@ class KeptTotals:
 
 def added_up(parts: Parts, constant: int, dtype: Number) -> WholeNumbers:
     """The constant plus each array times its weight. `parts`: at least one."""
-    total: Any = np.empty(len(parts[0][0]), dtype)
-    total.fill(constant)
+    total: Any = None
     for scores, weight in parts:
-        part = scores if scores.dtype == total.dtype else scores.astype(total.dtype)
-        total += part if weight == 1 else part * weight
+        part = scores if scores.dtype == dtype else scores.astype(dtype)
+        part = part if weight == 1 else part * weight
+        if total is None:
+            total = part + constant
+        else:
+            total += part
     return cast("WholeNumbers", total)

@@ -10,8 +10,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-
 from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.explaining import NodeChange, Why
 from podwright.core.framework.helpers import rejected_alike
@@ -71,10 +69,9 @@ class NodeUnschedulable(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions
         return pod.tolerations
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
-        cordoned = table.unschedulable
-        if not np.count_nonzero(cordoned) or self._tolerates(pod):
+        if not table.cordoned or self._tolerates(pod):
             return None
-        return rejected_alike(~cordoned, _CORDONED)
+        return rejected_alike(~table.unschedulable, _CORDONED)
 
     def _tolerates(self, pod: PodInfo) -> bool:
         return pod.tolerations.tolerate(_TAINT, compare=self._compare)

@@ -32,7 +32,7 @@ KINDS = (*[plain] * 6, spread, different)
 
 def a_node(index, draw):
     images = [{"names": ["registry.example/app:1"], "sizeBytes": 500 << 20}] if draw.random() < 0.3 else []
-    labels = {"kubernetes.io/hostname": f"n{index}", "topology.kubernetes.io/zone": f"z{index % 3}"}
+    labels = {"kubernetes.io/hostname": f"n{index}", "topology.kubernetes.io/zone": f"z{draw.randrange(3)}"}
     cpus = {"cpu": draw.choice(["2", "4", "4", "4"])}
     return parse_node(make_node(f"n{index}", labels=labels, allocatable=cpus, images=images))
 
@@ -55,6 +55,9 @@ def changed(cache, draw, number):
                 cache.forget(pod.uid)
         case 9:
             compact_all()
+        case 10:  # all labels flap
+            for index in range(NODES if number < 200 else 0):
+                cache.set_node(a_node(index, draw))
 
 
 def share_of(share, count):

@@ -38,6 +38,21 @@ def test_without_cordoned_nodes_the_filter_computes_nothing():
     assert build(NodeUnschedulable, cache).filter_all(None, pending(), cache.table) is None
 
 
+@pytest.mark.parametrize("end", ["uncordoned", "removed"])
+def test_once_no_node_is_cordoned_any_more_the_filter_computes_nothing(end):
+    cache = make_cache([make_node("a", unschedulable=True), make_node("b")])
+    plugin = build(NodeUnschedulable, cache)
+    cache.set_node(parse_node(make_node("a", unschedulable=True)))
+    assert plugin.filter_all(None, pending(), cache.table) is not None
+    if end == "removed":
+        cache.remove_node("a")
+    else:
+        cache.set_node(parse_node(make_node("a")))
+    assert plugin.filter_all(None, pending(), cache.table) is None
+    cache.set_node(parse_node(make_node("c", unschedulable=True)))
+    assert verdicts(plugin, pending()) == dict.fromkeys("ab" if end == "uncordoned" else "b", "") | {"c": CORDONED}
+
+
 @pytest.mark.parametrize(
     "before, after, expected",
     [

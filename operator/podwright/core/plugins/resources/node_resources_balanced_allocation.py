@@ -34,7 +34,7 @@ from podwright.core.objects.resources import Requests
 from podwright.core.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpec
 from podwright.core.plugins.resources.demand import Demand, ScoredResources
 from podwright.core.plugins.resources.row_cache import RowCache
-from podwright.core.plugins.resources.rows import Floats, ResourceRows, Rows, used_of
+from podwright.core.plugins.resources.rows import Floats, ResourceRows, Rows
 from podwright.core.plugins.resources.score_formula import ScoreFormula, Scratch
 from podwright.core.plugins.resources.shared import Shared, shared
 from podwright.core.state.cache import Cache
@@ -67,7 +67,7 @@ class _Kept(Shared):
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, cache: Cache) -> None:
         super().__init__()
-        self.resources = ScoredResources([resource.name for resource in args.resources])
+        self.resources = ScoredResources([resource.name for resource in args.resources], defaults=False)
         self.columns = ResourceRows(cache, self.resources.names, _used, defaults=False)
         self.scores = RowCache(cache, np.int16, self.users)
         self.before = RowCache(cache, np.float64, self.users)
@@ -91,7 +91,10 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
 
     def pre_score(self, _state: CycleState, pod: PodInfo, _feasible: Feasible) -> Status | None:
         amounts = pod.requests.amounts
-        return None if any(amounts.get(name) for name in self._resources.names) else SKIP
+        for name in self._resources.names:
+            if amounts.get(name):
+                return None
+        return SKIP
 
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         demand = self._resources.demand(pod.requests.amounts)
@@ -122,14 +125,14 @@ class _BalanceScore(ScoreFormula):
     def one(self, node: NodeInfo) -> int:
         return _score(self._demand, self._without, node)
 
-    def write(self, rows: Rows, slots: Slots | None, out: Int16s) -> None:
+    def many(self, rows: Rows, slots: Slots | None) -> Floats:
         before = self._before.get(
             self._demand.places, lambda: _BalanceFormula(self._without, self._columns, self._scratch)
         )
         balance = _balances(self._demand, rows, self._scratch)
         balance -= before if slots is None else before[slots]
         balance *= 0.5
-        out[:] = balance
+        return balance
 
 
 class _BalanceFormula:
@@ -167,10 +170,10 @@ def _score(demand: Demand, without: Demand, node: NodeInfo) -> int:
 def _fractions(demand: Demand, node: NodeInfo) -> list[float]:
     """The used fraction of each resource of the node, capped at 1."""
     fractions = []
-    for resource, amount in zip(demand.resources, demand.amounts, strict=True):
+    for resource, used, amount in zip(demand.resources, demand.used, demand.amounts, strict=True):
         capacity = node.allocatable(resource)
         if capacity:
-            requested = used_of(node, resource, defaults=False) + amount
+            requested = used(node) + amount
             fractions.append(min(float(requested) / float(capacity), 1.0))
     return fractions
 
@@ -201,21 +204,25 @@ def _balances(demand: Demand, rows: Rows, scratch: Scratch) -> Floats:
         return np.full(rows.length, 100.0)
     rows = rows.of(demand.places)
     fractions, ones = scratch.get(*rows.base.shape)
-    np.add(rows.base, demand.column(1.0), out=fractions)
+    np.add(rows.base, demand.column(1.0, rows.length), out=fractions)
     np.divide(fractions, rows.allocatable, out=fractions)
     np.minimum(fractions, ones, out=fractions)
-    two = len(fractions) == 2
-    deviation = _deviation_of_two(fractions, rows.present) if two else _deviation_of_many(fractions, rows.present)
-    np.subtract(1.0, deviation, out=deviation)
-    deviation *= 100.0
-    np.floor(deviation, out=deviation)
-    return deviation
+    if len(fractions) == 2:
+        balance = _difference_of_two(fractions, rows.present)
+        np.subtract(2.0, balance, out=balance)
+        balance *= 50.0  # as with half of the difference: a number and its double are rounded alike
+    else:
+        balance = _deviation_of_many(fractions, rows.present)
+        np.subtract(1.0, balance, out=balance)
+        balance *= 100.0
+    np.floor(balance, out=balance)
+    return balance
 
 
-def _deviation_of_two(fractions: Floats, present: Floats | None) -> Floats:
+def _difference_of_two(fractions: Floats, present: Floats | None) -> Floats:
+    """Twice the deviation."""
     difference: Floats = fractions[0]
     difference -= fractions[1]
-    difference *= 0.5
     np.abs(difference, out=difference)
     if present is not None:
         difference *= present[0]

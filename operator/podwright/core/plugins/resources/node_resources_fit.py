@@ -58,7 +58,7 @@ from podwright.core.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpe
 from podwright.core.plugins.resources.demand import Demand
 from podwright.core.plugins.resources.explained import changes_of_pod, remoteness, why_not_here
 from podwright.core.plugins.resources.row_cache import RowCache
-from podwright.core.plugins.resources.rows import ResourceRows, Rows
+from podwright.core.plugins.resources.rows import Column, Floats, ResourceRows, Rows
 from podwright.core.plugins.resources.score_formula import ScoreFormula
 from podwright.core.plugins.resources.shared import Shared, shared
 from podwright.core.plugins.resources.strategies import (
@@ -418,8 +418,8 @@ class _FitScore(ScoreFormula):
     def one(self, node: NodeInfo) -> int:
         return self._strategy.of_node(self._demand, node)
 
-    def write(self, rows: Rows, _slots: Slots | None, out: Int16s) -> None:
-        self._strategy.of_rows(self._demand, rows, out)
+    def many(self, rows: Rows, _slots: Slots | None) -> Floats:
+        return self._strategy.of_rows(self._demand, rows)
 
 
 class _FitFormula:
@@ -433,7 +433,7 @@ class _FitFormula:
         self._columns = columns
         self._checked = checked
         amounts = dict(checked)
-        self._wanted = np.array([[1.0], [amounts.pop(CPU, -np.inf)], [amounts.pop(MEMORY, -np.inf)]])
+        self._wanted = Column((1.0, amounts.pop(CPU, -np.inf), amounts.pop(MEMORY, -np.inf)))
         self._others = amounts
 
     def all(self, out: Bools) -> None:
@@ -442,7 +442,7 @@ class _FitFormula:
             out[:] = False
             out[self._among(few)] = True
             return
-        self._compare(self._columns.all_rows(), out)
+        self._enough(self._columns.all_rows().base, out)
         table = self._table
         for resource, amount in self._others.items():
             out &= table.allocatable(resource) - table.requested(resource) >= amount
@@ -457,8 +457,7 @@ class _FitFormula:
                 if slot in few:
                     out[position] = self.one(self._cache.node_at(slot))
             return out
-        out = np.empty(len(slots), np.bool_)
-        self._compare(self._columns.some(slots), out)
+        out = self._enough(self._columns.some_bases(slots))
         table = self._table
         for resource, amount in self._others.items():
             out &= table.allocatable(resource)[slots] - table.requested(resource)[slots] >= amount
@@ -473,9 +472,7 @@ class _FitFormula:
         if self._columns.oversized:
             return [slot for slot in few if self.one(self._cache.node_at(slot))]
         slots = np.fromiter(few, np.intp, len(few))
-        enough = np.empty(len(few), np.bool_)
-        self._compare(self._columns.some(slots), enough)
-        fitting: list[int] = slots[enough].tolist()
+        fitting: list[int] = slots[self._enough(self._columns.some_bases(slots))].tolist()
         for resource, amount in self._others.items():
             if not fitting:
                 break
@@ -502,10 +499,11 @@ class _FitFormula:
                 return False
         return True
 
-    def _compare(self, rows: Rows, out: Bools) -> None:
-        enough = rows.base >= self._wanted
-        np.logical_and(enough[0], enough[1], out=out)
-        out &= enough[2]
+    def _enough(self, free: Floats, out: Bools | None = None) -> Bools:
+        pods, cpu, memory = free >= self._wanted.of(free.shape[1])
+        enough: Bools = np.logical_and(pods, cpu, out)
+        enough &= memory
+        return enough
 
 
 class _Explanation:

@@ -40,7 +40,7 @@ class RowFormula(Protocol):
         """Writes all rows."""
 
     def some(self, slots: Slots) -> NDArray[Any]:
-        """The values of these rows."""
+        """The values of these rows, of which the cache keeps what fits its type."""
 
     def one(self, node: NodeInfo) -> Any:
         """The value of one node."""
@@ -62,6 +62,7 @@ class RowCache(Generic[T]):
     def __init__(self, cache: Cache, dtype: type[T], users: Users | None = None) -> None:
         """`users`: the plugins that use it, each of which may have pods of its own."""
         self._cache = cache
+        self._table = cache.table
         self._users = Users() if users is None else users
         self._bounds = (-1, -1)
         self._limit = MAX_ARRAYS
@@ -72,7 +73,7 @@ class RowCache(Generic[T]):
 
     def get(self, key: Hashable, make: Callable[[], RowFormula]) -> NDArray[T]:
         """dtype[nodes]: the current array for the key. `make` creates the formula of a new key."""
-        table = self._cache.table
+        table = self._table
         log = table.usage_changes
         seq = log.seq
         array = self._arrays.get(key)
@@ -104,15 +105,16 @@ class RowCache(Generic[T]):
     def _update(self, array: _Array[T], rows: Slots | None) -> bool:
         if rows is None:
             return False
-        if len(rows) <= ONE_BY_ONE:
-            table, values = self._cache.table, array.values
+        values, count = array.values, len(rows)
+        if count <= ONE_BY_ONE:
+            nodes = self._table.nodes
             for slot in rows.tolist():
-                if table.nodes[slot] is not None:
+                if nodes[slot] is not None:
                     values[slot] = array.formula.one(self._cache.node_at(slot))
             return True
-        if len(rows) > len(array.values) // 8:
+        if count > len(values) // 8:
             return False
-        array.values[rows] = array.formula.some(rows)
+        values[rows] = array.formula.some(rows)
         return True
 
     def _new(self, key: Hashable, formula: RowFormula, size: int) -> _Array[T]:

@@ -9,6 +9,7 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ from podwright.core.state.nodeinfo import NodeInfo
 Floats = NDArray[np.float64]
 
 OVERSIZE: Final = 2**46
+FEW_ROWS: Final = 64
+"""Up to this many rows, arrays of the same shape as the rows are kept."""
 FEW: Final = 4
 """Up to this many changed rows are written one by one."""
 MANY_SHARE: Final = 8
@@ -30,6 +33,26 @@ MANY_SHARE: Final = 8
 
 Base = Callable[[Any, Any], Any]
 """(allocatable, used) → the part of a formula that does not depend on the pod. Works on numbers and arrays."""
+
+
+class Column:
+    """A number for each resource, to be combined with rows. For few rows, it has as many: NumPy takes three times as long
+    for a shape that it has to stretch.
+    """
+
+    __slots__ = ("_one", "_wide")
+
+    def __init__(self, numbers: Sequence[float]) -> None:
+        self._one = np.array(numbers, np.float64).reshape(-1, 1)
+        self._wide: Floats | None = None
+
+    def of(self, rows: int) -> Floats:
+        """float64[resources, rows], or [resources, 1]."""
+        if rows > FEW_ROWS:
+            return self._one
+        if self._wide is None:
+            self._wide = np.repeat(self._one, FEW_ROWS, 1)
+        return self._wide[:, :rows]
 
 
 class Rows(NamedTuple):
@@ -56,16 +79,18 @@ class Rows(NamedTuple):
         return Rows(self.base[chosen], self.allocatable[chosen], present)
 
 
-def used_of(node: NodeInfo, resource: str, *, defaults: bool) -> int:
-    """The amount that the node's pods use. `defaults`: with scoring's defaults for CPU and memory."""
-    if defaults:
-        if resource == CPU:
-            return node.scoring_cpu
-        if resource == MEMORY:
-            return node.scoring_memory
+Used = Callable[[NodeInfo], int]
+
+
+def used_of(resource: str, *, defaults: bool) -> Used:
+    """A function for the amount that a node's pods use. `defaults`: with scoring's defaults for CPU and memory."""
+    if defaults and resource == CPU:
+        return attrgetter("scoring_cpu")
+    if defaults and resource == MEMORY:
+        return attrgetter("scoring_memory")
     if resource == PODS:
-        return len(node.pods)
-    return node.requested.get(resource, 0)
+        return lambda node: len(node.pods)
+    return lambda node: node.requested.get(resource, 0)
 
 
 class ResourceRows:
@@ -73,12 +98,15 @@ class ResourceRows:
 
     def __init__(self, cache: Cache, resources: Sequence[str], base: Base, *, defaults: bool) -> None:
         self._cache = cache
+        self._table = cache.table
         self._resources = tuple(resources)
+        self._used = [used_of(resource, defaults=defaults) for resource in resources]
         self._base = base
         self._defaults = defaults
         self._seq = -1
         self._nodes: list[Node | None] = []
-        self._base_columns: list[Floats] = []
+        self._columns: list[tuple[Floats, str, Used]] = []
+        """The rows of `base`, each with its resource."""
         self._present = np.empty((0, 0))
         self._missing = 0
         self._rows = Rows(np.empty((0, 0)), np.empty((0, 0)), None)
@@ -91,14 +119,19 @@ class ResourceRows:
 
     def some(self, slots: Slots) -> Rows:
         """The rows of these slots, current."""
-        self._sync()
-        base, allocatable, present = self._rows
+        base = self.some_bases(slots)
+        _, allocatable, present = self._rows
         if present is not None:
-            present = present.take(slots, axis=1)
-        return Rows(base.take(slots, axis=1), allocatable.take(slots, axis=1), present)
+            present = present.take(slots, 1)
+        return Rows(base, allocatable.take(slots, 1), present)
+
+    def some_bases(self, slots: Slots) -> Floats:
+        """Only the `base` of them."""
+        self._sync()
+        return self._rows.base.take(slots, 1)
 
     def _sync(self) -> None:
-        table = self._cache.table
+        table = self._table
         log = table.usage_changes
         seq = log.seq
         if self._seq == seq:
@@ -118,7 +151,7 @@ class ResourceRows:
         self._seq = seq
 
     def _rebuild(self) -> None:
-        table = self._cache.table
+        table = self._table
         allocatable = np.empty((len(self._resources), table.size))
         used = np.empty_like(allocatable)
         for i, resource in enumerate(self._resources):
@@ -132,11 +165,11 @@ class ResourceRows:
         self._missing = int(np.count_nonzero(missing))
         self._present = np.where(missing, 0.0, 1.0)
         self._rows = Rows(base, allocatable, self._present if self._missing else None)
-        self._base_columns = list(base)
+        self._columns = list(zip(base, self._resources, self._used, strict=True))
         self._nodes = list(table.nodes)
 
     def _used_column(self, resource: str) -> NDArray[np.int64]:
-        table = self._cache.table
+        table = self._table
         if self._defaults and resource == CPU:
             return table.scoring_cpu
         if self._defaults and resource == MEMORY:
@@ -144,22 +177,22 @@ class ResourceRows:
         return table.pods if resource == PODS else table.requested(resource)
 
     def _write(self, slot: int) -> None:
-        node = self._cache.table.nodes[slot]
+        node = self._table.nodes[slot]
         if node is not self._nodes[slot]:
             self._write_node(slot, node)
         if node is None:
             return
-        info, base, defaults = self._cache.node_at(slot), self._base, self._defaults
-        for column, resource in zip(self._base_columns, self._resources, strict=True):
-            column[slot] = base(node.allocatable.get(resource, 0), used_of(info, resource, defaults=defaults))
+        info, base, offered = self._cache.node_at(slot), self._base, node.allocatable
+        for column, resource, used in self._columns:
+            column[slot] = base(offered.get(resource, 0), used(info))
 
     def _write_many(self, slots: Collection[int]) -> None:
-        table = self._cache.table
+        table = self._table
         for slot in slots:
             if table.nodes[slot] is not self._nodes[slot]:
                 self._write_node(slot, table.nodes[slot])
         rows = np.fromiter(slots, np.intp, len(slots))
-        for column, resource in zip(self._base_columns, self._resources, strict=True):
+        for column, resource, _ in self._columns:
             allocatable = table.allocatable(resource)[rows].astype(np.float64)
             column[rows] = self._base(allocatable, self._used_column(resource)[rows])
 

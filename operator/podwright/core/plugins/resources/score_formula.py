@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from podwright.core.framework.interface import Int16s, Slots
-from podwright.core.plugins.resources.rows import Floats, ResourceRows, Rows
+from podwright.core.plugins.resources.rows import FEW_ROWS, Floats, ResourceRows, Rows
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -28,17 +28,18 @@ class ScoreFormula(ABC):
         """The score of one node, which defines the others."""
 
     @abstractmethod
-    def write(self, rows: Rows, slots: Slots | None, out: Int16s) -> None:
-        """Writes the scores of these rows. `slots` None: of all rows."""
+    def many(self, rows: Rows, slots: Slots | None) -> Floats:
+        """float64[rows]: their scores, to be truncated. The caller may write to it, and uses it at once. `slots` None: of
+        all rows.
+        """
 
     def all(self, out: Int16s) -> None:
-        self.write(self._columns.all_rows(), None, out)
+        out[:] = self.many(self._columns.all_rows(), None)
         for slot in self._columns.oversized:
             out[slot] = self.one(self._cache.node_at(slot))
 
-    def some(self, slots: Slots) -> Int16s:
-        out = np.empty(len(slots), np.int16)
-        self.write(self._columns.some(slots), slots, out)
+    def some(self, slots: Slots) -> Floats:
+        out = self.many(self._columns.some(slots), slots)
         if self._columns.oversized:
             for position, slot in enumerate(slots.tolist()):
                 if slot in self._columns.oversized:
@@ -52,14 +53,22 @@ class Scratch:
     NumPy takes the minimum or maximum of two arrays three times as fast as that of an array and a number.
     """
 
-    __slots__ = ("_bound", "_bounds", "_terms")
+    __slots__ = ("_bound", "_bounds", "_few", "_terms")
 
     def __init__(self, bound: float) -> None:
         self._bound = bound
+        self._few: dict[tuple[int, int], tuple[Floats, Floats]] = {}
+        """For few rows, by shape: NumPy takes longer for a part of a larger array."""
         self._terms = self._bounds = np.empty((0, 0))
 
     def get(self, resources: int, rows: int) -> tuple[Floats, Floats]:
         """(the array to write to, which may contain anything, the bounds)."""
+        if rows <= FEW_ROWS:
+            known = self._few.get((resources, rows))
+            if known is None:
+                shape = resources, rows
+                known = self._few[shape] = np.empty(shape), np.full(shape, self._bound)
+            return known
         terms = self._terms
         if terms.shape == (resources, rows):
             return terms, self._bounds

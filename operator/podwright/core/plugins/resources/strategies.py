@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from podwright.core.framework.interface import MAX_SCORE, Int16s
+from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.plugins.resources.args import ResourceSpec
 from podwright.core.plugins.resources.demand import Demand, ScoredResources
-from podwright.core.plugins.resources.rows import Floats, Rows, used_of
+from podwright.core.plugins.resources.rows import Floats, Rows
 from podwright.core.plugins.resources.score_formula import Scratch
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -39,7 +39,7 @@ class AllocationStrategy(ABC):
     """The bound of a resource's score: the minimum for LeastAllocated, the maximum for MostAllocated."""
 
     def __init__(self, resources: Sequence[ResourceSpec]) -> None:
-        self.resources = ScoredResources([resource.name for resource in resources])
+        self.resources = ScoredResources([resource.name for resource in resources], defaults=True)
         self.weights = tuple(resource.weight for resource in resources)
         self._weight_column = np.array(self.weights, np.float64).reshape(-1, 1)
         self._equal = len(set(self.weights)) == 1
@@ -63,19 +63,20 @@ class AllocationStrategy(ABC):
     def of_node(self, demand: Demand, node: NodeInfo) -> int:
         """The score of one node. Resources that the node lacks do not count."""
         total = weights = 0
-        for place, resource, amount in zip(demand.places, demand.resources, demand.amounts, strict=True):
+        for place, resource, used, amount in zip(
+            demand.places, demand.resources, demand.used, demand.amounts, strict=True
+        ):
             capacity = node.allocatable(resource)
             if capacity:
-                requested = used_of(node, resource, defaults=True) + amount
+                requested = used(node) + amount
                 total += self.of_resource(requested, capacity) * self.weights[place]
                 weights += self.weights[place]
         return min(max(quotient(total, weights), 0), MAX_SCORE) if weights else 0
 
-    def of_rows(self, demand: Demand, rows: Rows, out: Int16s) -> None:
-        """Writes the scores of some rows into `out`, int16[rows]."""
+    def of_rows(self, demand: Demand, rows: Rows) -> Floats:
+        """float64[rows]: the scores, to be truncated."""
         if not demand.places:
-            out[:] = 0
-            return
+            return np.zeros(rows.length)
         rows = rows.of(demand.places)
         terms = self._percent(demand, rows)
         divisor: Any = float(len(terms))
@@ -89,7 +90,7 @@ class AllocationStrategy(ABC):
             divisor = float(weights.sum())
         total = _sum(terms)
         total /= divisor
-        out[:] = total
+        return total
 
     def _weights_of(self, demand: Demand) -> Floats:
         return self._weight_column[list(demand.places)]
@@ -119,7 +120,7 @@ class LeastAllocated(AllocationStrategy):
 
     def _percent(self, demand: Demand, rows: Rows) -> Floats:
         terms, bounds = self._scratch.get(*rows.base.shape)
-        np.subtract(rows.base, demand.column(100.0), out=terms)
+        np.subtract(rows.base, demand.column(100.0, rows.length), out=terms)
         np.divide(terms, rows.allocatable, out=terms)
         np.maximum(terms, bounds, out=terms)
         np.floor(terms, out=terms)
@@ -140,7 +141,7 @@ class MostAllocated(AllocationStrategy):
 
     def _percent(self, demand: Demand, rows: Rows) -> Floats:
         terms, bounds = self._scratch.get(*rows.base.shape)
-        np.add(rows.base, demand.column(100.0), out=terms)
+        np.add(rows.base, demand.column(100.0, rows.length), out=terms)
         np.divide(terms, rows.allocatable, out=terms)
         np.minimum(terms, bounds, out=terms)
         np.floor(terms, out=terms)
@@ -162,20 +163,21 @@ class RequestedToCapacityRatio(MostAllocated):
 
     def of_node(self, demand: Demand, node: NodeInfo) -> int:
         total = weights = 0
-        for place, resource, amount in zip(demand.places, demand.resources, demand.amounts, strict=True):
+        for place, resource, used, amount in zip(
+            demand.places, demand.resources, demand.used, demand.amounts, strict=True
+        ):
             capacity = node.allocatable(resource)
             if capacity:
-                requested = used_of(node, resource, defaults=True) + amount
+                requested = used(node) + amount
                 score = self.of_resource(requested, capacity)
                 if score > 0:
                     total += score * self.weights[place]
                     weights += self.weights[place]
         return (2 * total + weights) // (2 * weights) if weights else 0
 
-    def of_rows(self, demand: Demand, rows: Rows, out: Int16s) -> None:
+    def of_rows(self, demand: Demand, rows: Rows) -> Floats:
         if not demand.places:
-            out[:] = 0
-            return
+            return np.zeros(rows.length)
         rows = rows.of(demand.places)
         scores = self._curve_column[self._percent(demand, rows).astype(np.intp)]
         if rows.present is not None:
@@ -185,7 +187,7 @@ class RequestedToCapacityRatio(MostAllocated):
         total = _sum(scores)
         total /= np.maximum(_sum(weights), 1.0)
         total += 0.5
-        out[:] = total
+        return total
 
 
 SIMPLE: Final[dict[str, Callable[[Sequence[ResourceSpec]], AllocationStrategy]]] = {

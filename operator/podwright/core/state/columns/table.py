@@ -51,6 +51,8 @@ class NodeTable:
         """Increases when a node is added, updated or removed."""
         self.label_epoch = 0
         """Increases when a node is added or removed, or its labels or taints change. Most updates are of its images."""
+        self.cordoned = 0
+        """The number of nodes that are unschedulable."""
         self.membership = 0
         """Increases when a node is added or removed: until then, `slots_of` the same names are the same."""
         self._capacity = _START_CAPACITY
@@ -211,6 +213,7 @@ class NodeTable:
         self.nodes[slot] = None
         self.names[slot] = ""
         del self._slots[before.name]
+        self.cordoned -= before.unschedulable
         self._taints.remove(before.taints)
         self._renumber_taints()
         self._resources.clear_node(slot)
@@ -244,6 +247,7 @@ class NodeTable:
         self.names[slot] = node.name
         self._slots[node.name] = slot
         self._columns["unschedulable"][slot] = node.unschedulable
+        self.cordoned += node.unschedulable - (before is not None and before.unschedulable)
         if before is None or before.taints != node.taints or before.labels != node.labels:
             self.label_epoch += 1
         if before is None or before.taints != node.taints:
