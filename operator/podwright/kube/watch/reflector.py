@@ -61,6 +61,8 @@ _REARM_SECONDS: Final = 1.0
 """How often, at most, arriving data moves the silence deadline."""
 _NO_SUCH_NAME: Final = "nobody"
 """A name to ask for when only the version of the response matters."""
+CHUNK_BYTES: Final = 1 << 15
+"""How much of a watch is handled before other tasks run, if as much has come."""
 LINE_LIMIT: Final = 1 << 24
 """Bytes of a watch event. The API server stores objects of up to 3 MiB."""
 RETRY: Final = RetryPolicy(shortest=0.05, longest=5.0, jitter=(0.5, 1.5))
@@ -382,13 +384,15 @@ class Reflector:
         try:
             async with asyncio.timeout(SILENCE_SECONDS) as silence:
                 self._silence, armed = silence, clock()
-                async for chunk in response.content.iter_any():
+                async for chunk in response.content.iter_chunked(CHUNK_BYTES):
                     if not self._is_interrupted and clock() > armed + _REARM_SECONDS:
                         armed = clock()
                         silence.reschedule(armed + SILENCE_SECONDS)
                     if not self._free.is_set():
                         await self._free.wait()
                     self._handle_chunk(chunk)
+                    if len(chunk) == CHUNK_BYTES:
+                        await asyncio.sleep(0)  # more has come already: others have their turn
         except TimeoutError:
             if silence.expired():
                 return False

@@ -205,6 +205,28 @@ async def test_other_tasks_run_while_many_objects_are_dropped_that_a_list_lacks(
         assert len({dropped for dropped in turns if 0 < dropped < 500}) > 400
 
 
+async def test_other_tasks_run_while_many_objects_are_deleted_at_once(monkeypatch):
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1_000)
+    turns = []
+
+    async def take_turns():
+        while True:
+            turns.append(len(sink.dropped))
+            await asyncio.sleep(0)
+
+    many = [item(f"pod-{number}", 1) for number in range(500)]
+    deleted = b"".join(
+        orjson.dumps(event("DELETED", item(f"pod-{number}", 2 + number))) + b"\n" for number in range(500)
+    )
+    answers = page(*many, version=1), streams(deleted, then=forever)
+    async with reflecting(*answers) as (sink, _, reflector):
+        other = asyncio.create_task(take_turns())
+        await until(lambda: len(sink.dropped) == 500)
+        other.cancel()
+        assert not reflector.known
+        assert len(set(turns)) > len(deleted) // 1_000
+
+
 async def test_a_silent_watch_is_replaced_if_the_server_has_newer_versions(monkeypatch):
     monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
     async with reflecting(
