@@ -162,9 +162,13 @@ bench-core: venv ## measure decisions per second of the core alone, in-process (
 	$(BIN)/python -m benchmarks.core.devices
 	$(BIN)/python -m benchmarks.core.queues
 
-.PHONY: bench-scale
-bench-scale: venv ## measure and chart the core alone on 5,000 to 100,000 nodes with 10 pods each, in-process: 8 minutes
-	$(BIN)/python -m benchmarks.core.decisions --nodes 5000 20000 50000 100000 --placed-per-node 10 --pods 3000 --json benchmarks/results/scale.json --chart benchmarks/results/scale.svg $(ARGS)
+.PHONY: bench-scale bench-scale-api
+bench-scale: venv ## measure large clusters: the core alone on 5,000 to 100,000 nodes with 10 pods each, in-process (8 minutes), then bench-scale-api
+	$(BIN)/python -m benchmarks.core.decisions --nodes 5000 20000 50000 100000 --placed-per-node 10 --pods 3000 --json benchmarks/results/scale.json --chart benchmarks/results/scale.svg
+	$(MAKE) bench-scale-api ARGS=
+
+bench-scale-api: venv ## compare Podwright with kube-scheduler on an API server that serves 5,000 and 20,000 nodes without kubelets (ARGS="--resume --size 100000Nodes": also 100,000)
+	$(BIN)/python -m benchmarks --set large --workload SchedulingBasic --pairs 3 $(PAIR) --series null:1 --output benchmarks/results/scale-api.json $(ARGS)
 
 .PHONY: bench-start
 bench-start: venv ## measure a start with 100,000 nodes and a million placed pods, from a server that generates its lists (ARGS="--nodes 10000")

@@ -154,6 +154,7 @@ SETS: Mapping[str, str] = {
     "full": "each workload at the sizes that a release publishes",
     "start": "the time to the first binding in a full cluster",
     "scale": "SchedulingBasic on 1,500 and on 15,000 nodes",
+    "large": "SchedulingBasic on 5,000 and on 20,000 nodes",
     "devices": "pods with resource claims, on 500 and on 5,000 nodes",
     "queues": "queues of teams: 1,000 of them, and peers' shapes of reclaim and gangs",
     "gangs": "Kubernetes' pod groups: gangs of 3, 4 and 1,000 pods on 5,000 nodes, and gangs that preempt on 100",

@@ -270,7 +270,7 @@ def test_names_and_sizes_restrict_what_is_run():
     [
         pytest.param(
             {"names": ["Basic"]},
-            r"no workload is named Basic. There are .*SchedulingBasic, .*Sets: smoke, thin, quick, full, start, scale, devices, queues",
+            r"no workload is named Basic. There are .*SchedulingBasic, .*Sets: smoke, thin, quick, full, start, scale, large, devices, queues",
             id="an unknown workload",
         ),
         pytest.param(
