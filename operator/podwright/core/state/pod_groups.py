@@ -433,8 +433,8 @@ class PodGroups:
         return f"{self.placed_text(group.key)}, {self.members(group.key).total} exist"
 
     def waiting(self) -> Sequence[str]:
-        """The `progress` of each gang whose minimum is not placed, sorted."""
-        gangs = (group for group in self._groups.values() if group.gang and not group.composite)
+        """The `progress` of each gang, or hierarchy of gangs, whose minimum is not placed, sorted."""
+        gangs = (group for group in self._groups.values() if group.gang and group.key not in self._above)
         waiting = (group for group in gangs if not self.minimum_placed(group))
         return sorted(self.progress(group) for group in waiting if self.members(group.key).total)
 
@@ -444,6 +444,10 @@ class PodGroups:
         if group is None:
             return f"{_described(key)}: {placed} with a node"
         name, least = group.workload or group.label, group.min_count
+        if group.composite:  # whose minimum is a number of groups
+            least = placed + self.lacking(group)
+            if least == placed:
+                return f"{name}: {placed} pods have a node"
         if placed > least:
             return f"{name}: {placed} pods have a node, of which {least} had to start together"
         return f"{name}: {placed} of {least} pods that start together have a node"

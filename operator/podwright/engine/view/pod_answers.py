@@ -103,7 +103,7 @@ class PodAnswers:
         group = groups.of(pod)
         if group is None:
             return groups.awaited.get(pod.group, "")
-        return groups.progress(group) if group.gang and group.workload and not group.composite else ""
+        return groups.progress(group) if group.gang and group.workload else ""
 
     def _tried_in(self, queued: QueuedPod, now: float) -> float | None:
         """Seconds until the next attempt begins at the latest, if no pod before it takes long."""

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from podwright.core.gangs.branches import branch_of
 from podwright.core.objects.closeness import ANYWHERE
+from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import COMPOSITE_API, COMPOSITE_KIND, KIND, WORKLOAD_API, group_key
 from podwright.core.objects.sub_groups import MAX_LEVELS
 from podwright.core.state import levels
 from podwright.core.state.cache import Cache
 from support.costs.call_counts import calls_of
-from support.objects.builders import in_group, make_pod
+from support.objects.builders import in_group, make_node, make_pod
 from support.properties import examples
 
 
@@ -56,6 +57,25 @@ def put(groups, *objects):
     for each in objects:
         composite_one = "minGroupCount" in str(each)
         groups.cache.set_object(COMPOSITE_KIND if composite_one else KIND, each)
+
+
+def test_a_hierarchy_says_how_many_pods_it_needs_by_the_name_of_its_workload(groups):
+    top = composite("top", groups=2)
+    top["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "train", "controller": True}]
+    put(groups, top, leaf("a", "top", pods=1), leaf("b", "top", pods=2), leaf("alone", pods=2))
+    said = lambda: [groups.placed_text(key("top")), *groups.waiting()]
+    waits = "JobSet default/train: 0 of 3 pods that start together have a node"
+    groups.cache.set_node(parse_node(make_node("n")))
+    for name, group in (("p", "a"), ("q", "b"), ("r", "b")):
+        groups.add_waiting(member(name, group))
+    assert said() == [waits, f"{waits}, 3 exist"]
+    for name, group in (("p", "a"), ("q", "b")):
+        groups.cache.set_pod(member(name, group, node="n"))
+        groups.remove_waiting(f"default/{name}")
+    waits = "JobSet default/train: 2 of 3 pods that start together have a node"
+    assert said() == [waits, f"{waits}, 3 exist"]
+    groups.cache.set_pod(member("r", "b", node="n"))
+    assert said() == ["JobSet default/train: 3 pods have a node"]
 
 
 def test_members_wait_for_the_group_at_the_top_whichever_comes_last(groups):

@@ -1,5 +1,6 @@
 """The answers of /debug/explain: the place in the queue and the last decisions, bounded in time and in what they tell."""
 
+from podwright.core.objects.pod_group import COMPOSITE_KIND, KIND
 from podwright.core.queue import Waits
 from podwright.engine.process.steps import at_once
 from podwright.engine.view import pod_answers
@@ -8,7 +9,7 @@ from podwright.simulator.explain.from_operator import from_answer, joined
 from podwright.simulator.explain.results import Explanation, PodState
 from support.engine.kit import Rig, deciding, on_node, settle
 from support.groupings.workloads import GroupedRig, grouping, owner, pod_of
-from support.objects.builders import make_pod
+from support.objects.builders import in_group, make_pod, make_pod_group
 from support.steps import run_steps
 
 
@@ -95,6 +96,23 @@ def test_a_pod_of_a_workload_says_how_many_of_its_pods_there_are():
     assert explained.causes[0].text == f"it waits with its workload: {expected}"
     fits = Explanation(kind="Pod", name="default/web", state=PodState.FITS)
     assert joined(fits, found).causes[0].reason == "Workload"
+
+
+def test_a_pod_in_a_hierarchy_of_groups_says_so_of_all_its_pods():
+    rig = Rig()
+    metadata = {
+        "name": "top",
+        "namespace": "default",
+        "uid": "t",
+        "ownerReferences": [{"kind": "JobSet", "name": "train"}],
+    }
+    policy = {"schedulingPolicy": {"gang": {"minGroupCount": 1}}}
+    rig.engine.objects(COMPOSITE_KIND).put({"metadata": metadata, "spec": policy})
+    rig.engine.objects(KIND).put(make_pod_group("gang", 2, parentCompositePodGroupName="top"))
+    rig.pod("web", spec=in_group())
+    assert about(rig, "web")["queue"]["workload"] == (
+        "JobSet default/train: 0 of 2 pods that start together have a node, 1 exist"
+    )
 
 
 async def test_pods_of_other_namespaces_are_not_named():

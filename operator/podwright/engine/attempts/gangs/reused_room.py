@@ -42,11 +42,10 @@ class ReusedRoom:
         """
         if not pod.group or pod.preempted or not self._leads():
             return
-        groups = self._cache.groups
-        for group in [known for key in self._naming.get(pod.group, ()) if (known := groups.get(key)) is not None]:
-            if self._waits(group):
-                self._hold(group, pod, node)
-                return
+        known = map(self._cache.groups.get, self._naming.get(pod.group, ()))
+        group = next((each for each in known if each is not None and self._waits(each)), None)
+        if group is not None:
+            self._hold(group, pod, node)
 
     def held(self) -> Mapping[str, Reservation]:
         """The reservations, by name."""
