@@ -454,6 +454,9 @@ class TestPodsThatNameSeveralGroups:
         metadata = {"annotations": {"scheduling.k8s.io/group-name": "job"}, "ownerReferences": [reference(job)]}
         rig.pod("p", labels={GROUP_LABEL: "train"}, metadata=metadata)
         assert rig.engine.queue.get("default/p").pod.group == f"{VOLCANO_API}:default/job"
+        rig.node("n")
+        rig.engine.assigned.put(on_node(ours("s", labels={GROUP_LABEL: "train"}, metadata=metadata), "n"))
+        assert rig.engine.cache.placement("default/s").pods["default/s"].group == f"{VOLCANO_API}:default/job"
         rig.engine.cache.groups.withdraw(VOLCANO_API)
         rig.pod("q", labels={GROUP_LABEL: "train"}, metadata=metadata)
         await settle()  # all pods are taken in again once, because there is a new grouping
