@@ -210,20 +210,16 @@ def scores_of(plugin: ExtensionPoint, answer: Any, length: int) -> Any:
     """`score_all`'s or `normalize`'s answer: signed whole numbers, [length], or one whole number."""
     if isinstance(answer, np.ndarray) and answer.shape == (length,) and answer.dtype.kind == "i":
         return answer
-    if type(answer) is int:
-        return answer
     if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
         return int(answer)
     raise fault(plugin, Point.SCORE, f"returned {_kind(answer)}, expected int64[{length}]")
 
 
 def check_range(plugin: ExtensionPoint, scores: Any) -> None:
-    """Checks that final scores are 0 to 100. Arrays of in-tree plugins are not checked here, to save time; tests check
-    them.
-    """
+    """Checks that final scores are 0 to 100."""
     if isinstance(scores, int):
         low = high = scores
-    elif is_in_tree(plugin) or not len(scores):
+    elif not len(scores):
         return
     else:
         low, high = int(scores.min()), int(scores.max())

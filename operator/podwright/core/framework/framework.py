@@ -19,7 +19,6 @@ from podwright.core.framework.contract import call, failed, status_of
 from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
 from podwright.core.framework.errors import PluginError, ReportException
 from podwright.core.framework.interface import (
-    MAX_SCORE,
     Bools,
     CycleState,
     Feasible,
@@ -65,6 +64,8 @@ class Framework(BuiltPlugins):
         """
         super().__init__(profile, classes, handle, report_exception)
         self.observer = observer
+        self._trusted = frozenset(name for name, plugin in self.plugins.items() if contract.is_in_tree(plugin))
+        """Plugins whose arrays are not checked in each decision. Tests check them."""
         self._verdicts: VerdictCache[Status | None] = VerdictCache()
         greatest = sum(self.weights[plugin.name] * plugin.greatest_score for plugin in self.score_plugins)
         self._total_type = np.int16 if greatest <= np.iinfo(np.int16).max else np.int64
@@ -178,7 +179,8 @@ class Framework(BuiltPlugins):
                     answer = self._filter_each(plugin, state, pod, alive)
             except BaseException as error:
                 raise failed(plugin, Point.FILTER, error) from error
-            if answer is None or (result := contract.filter_result(plugin, answer, table.size)) is None:
+            result = answer if plugin.name in self._trusted else contract.filter_result(plugin, answer, table.size)
+            if result is None:
                 continue
             after = alive & result.ok
             left = int(np.count_nonzero(after))
@@ -395,6 +397,7 @@ class Framework(BuiltPlugins):
             if plugin.name in state.skip_score:
                 continue
             scores: Any
+            trusted = plugin.name in self._trusted
             try:
                 if plugin.score_all is not None:
                     scores = plugin.score_all(state, pod, feasible)
@@ -402,13 +405,15 @@ class Framework(BuiltPlugins):
                     scores = plugin.loop(state, self._score_each, plugin, pod, feasible)
                 else:
                     scores = self._score_each(plugin, state, pod, feasible)
-                if type(scores) is not int:
+                if not trusted:
                     scores = contract.scores_of(plugin, scores, length)
                 if plugin.normalize is not None and not (plugin.zero_stays and type(scores) is int and not scores):
                     if type(scores) is int and not plugin.normalizes_numbers:
                         scores = np.full(length, scores, np.int64)
-                    scores = contract.scores_of(plugin, plugin.normalize(state, pod, scores, feasible), length)
-                if type(scores) is not int or not 0 <= scores <= MAX_SCORE:
+                    scores = plugin.normalize(state, pod, scores, feasible)
+                    if not trusted:
+                        scores = contract.scores_of(plugin, scores, length)
+                if not trusted:
                     contract.check_range(plugin, scores)
             except BaseException as error:
                 raise failed(plugin, Point.SCORE, error) from error

@@ -223,8 +223,8 @@ class Feasible:
     def __init__(
         self, table: NodeTable, slots: Slots | None, filled: tuple[Slots, Slots] | None = None, count: int = 0
     ) -> None:
-        """Without `slots`, the rows are the first `count`, but for some that other rows replace: `filled` has those that are
-        replaced, then as many that replace them.
+        """Without `slots`, the rows are the first `count`. If there are more, some are replaced by others: `filled` has those
+        that are replaced, then as many that replace them.
         """
         self.table = table
         self._slots = slots
@@ -239,7 +239,7 @@ class Feasible:
         size = table.size
         infeasible = 0 if alive is table.valid and table.full else size - int(np.count_nonzero(alive))
         if not infeasible:
-            return cls(table, _all_rows(size))
+            return cls(table, None, count=size)
         if size < FILLED_SIZE or infeasible * ROWS_PER_GAP > size:
             return cls(table, alive.nonzero()[0])
         count = size - infeasible
@@ -257,6 +257,8 @@ class Feasible:
 
     def slot(self, index: int) -> int:
         """`slots[index]`."""
+        if self.all_rows:
+            return index
         if self._filled is None:
             return int(self.slots[index])
         gaps, last = self._filled

@@ -44,6 +44,7 @@ from podwright.core.plugins.affinity.scoring import AffinityPreScoreState, norma
 from podwright.core.plugins.affinity.terms import own_terms
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.podindex.terms import NO_TERMS
 
 _FILTER: Final = "PreFilterInterPodAffinity"
 _SCORE: Final = "PreScoreInterPodAffinity"
@@ -160,7 +161,10 @@ class InterPodAffinity(
         own = pod.pod_affinity
         if self._ignore_existing and not own.preferred and not own.anti_preferred:
             return SKIP
-        sums = weighted_sums(self._index, pod, self._index.matching_terms(pod), self._hard_weight)
+        matched = self._index.matching_terms(pod)
+        if matched is NO_TERMS and own is NO_POD_AFFINITY:
+            return SKIP
+        sums = weighted_sums(self._index, pod, matched, self._hard_weight)
         if not sums:
             return SKIP
         state.data[_SCORE] = AffinityPreScoreState(self._index, sums)
