@@ -37,8 +37,9 @@ class LoadGenerator:
                 if self._workload.measured.one_by_one:
                     await bound(name)
 
+        measured = self._workload.measured
         async with asyncio.TaskGroup() as workers:
-            for _ in range(1 if self._workload.measured.one_by_one else _IN_FLIGHT):
+            for _ in range(1 if measured.one_by_one or measured.in_order else _IN_FLIGHT):
                 workers.create_task(worker())
 
     async def run_background(self) -> None:

@@ -67,10 +67,10 @@ class CreatePods:
     """`count` pods from `template`. With `wait`, preparation continues once all of them are bound.
 
     With `bound_to`, they are created on that many nodes in turn and need no scheduler. `one_by_one`: each measured pod is
-    created when the one before it is bound. `unschedulable`: the measured pods are not to be bound, but told that they
-    fit nowhere. `others`: after each `modulus` pods, the next of the templates is used. `sizes`: the sizes of the
-    groups, repeated in this order; each group uses the next template. `{quotient}` and `{remainder}` are those of the
-    group's number.
+    created when the one before it is bound; `in_order`: when that is created. `unschedulable`: the measured pods are not
+    to be bound, but told that they fit nowhere. `others`: after each `modulus` pods, the next of the templates is used.
+    `sizes`: the sizes of the groups, repeated in this order; each group uses the next template. `{quotient}` and
+    `{remainder}` are those of the group's number.
     """
 
     count: int
@@ -84,6 +84,7 @@ class CreatePods:
     unschedulable: bool = False
     others: tuple[Json, ...] = ()
     sizes: tuple[int, ...] = ()
+    in_order: bool = False
 
     @property
     def needs_claims(self) -> bool:
@@ -297,6 +298,7 @@ class _Reader:
                     raw.get("until") == "Unschedulable",
                     templates[1:],
                     sizes,
+                    raw.get("inOrder", False),
                 )
             case "createPodGroups":
                 return self._any(raw, [raw["templatePath"]])

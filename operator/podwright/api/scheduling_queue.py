@@ -204,7 +204,7 @@ class SchedulingQueueSpec:
         additionalProperties=QUANTITY,
     )
     gather_after: str = declared(
-        "After this time, room is held for the pod group at the head of the queue that has not started, where it can "
+        "After this time, room is held for the pod groups at the head of the queue that have not started, where they can "
         "start first. Others are placed there only if they declare by activeDeadlineSeconds to end before. A duration "
         "such as 5m. 0s: never.",
         default="0s",

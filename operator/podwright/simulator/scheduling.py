@@ -216,10 +216,9 @@ class Scheduling:
     def gather(self) -> Sequence[Reservation]:
         """Holds room for large gangs as the scheduler would at the clock's time. Returns the new reservations."""
         now, made = self._cluster.clock.now, []
-        for queue in self.gangs.idle():
-            due = self.gangs.due(queue, now)
-            policy = None if due is None else self._cluster.policy_for(due.members[0])
-            if due is None or policy is None or policy.refusal:
+        for due in (due for queue in self.gangs.names() for due in self.gangs.due(queue, now)):
+            policy = self._cluster.policy_for(due.members[0])
+            if policy.refusal:
                 continue
             start = earliest_start(self._planner(due.group, policy), due.members, self.gangs.may_end(), now)
             reservation = self.gangs.gather(due, start, now)

@@ -1,15 +1,17 @@
-"""Gathering: a gang at the head of its queue that has found no room for long gets a reservation, so that smaller pods
+"""Gathering: gangs at the head of their queue that have found no room for long get reservations, so that smaller pods
 do not take the room again and again.
 
-Only a queue that will stay within its share, or its guarantee, gathers room. The room is where the gang could start
-first (`start_times`). Other pods are placed there only if they declare to end before. One gang of each queue gathers
-room at a time. All times are seconds since the epoch.
+Only a queue that will stay within its share, or its guarantee, gathers room. The room is where a gang could start
+first (`start_times`). Other pods are placed there only if they declare to end before. The gangs of a queue gather room
+in its order, each beside those before it, up to the first that cannot yet: so the order in which nodes become free does
+not choose who starts, and no gang waits for room that one behind it has gathered later. All times are seconds since
+the epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
@@ -30,6 +32,8 @@ UNKNOWN_SECONDS: Final = 3600.0
 """For how long it is kept if that time is not known."""
 AGAIN_SECONDS: Final = 60.0
 """After this time, a gang that cannot start anywhere is planned again."""
+MOST_GANGS: Final = 16
+"""How many gangs of a queue gather room at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,18 @@ class DueGang:
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """A gang that gathers room: its key, the name of its reservation, and the uids of the pods that will have ended."""
+    """A gang that gathers room: the name of its reservation, and the uids of the pods that will have ended."""
 
-    key: str
     reservation: str
+    ended: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Members on nodes, when these pods, by uid, have ended."""
+
+    members: Sequence[PodInfo]
+    nodes: Sequence[str]
     ended: frozenset[str]
 
 
@@ -56,10 +68,10 @@ class GatheringGangs:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._queues = queues_of(cache)
-        self._gathering: dict[str, _Gang] = {}
-        """By queue: the gang that gathers room."""
-        self._vain: dict[str, float] = {}
-        """By key of a gang that cannot start anywhere: when it is planned again."""
+        self._gathering: dict[str, dict[str, _Gang]] = {}
+        """By queue: the gangs that gather room, by key, in the order in which they began to."""
+        self._vain: dict[str, tuple[str, float]] = {}
+        """By queue: the gang that cannot start anywhere beside those, and when it is planned again."""
 
     def __bool__(self) -> bool:
         """False if there is nothing to look after."""
@@ -67,7 +79,8 @@ class GatheringGangs:
 
     def held(self) -> Mapping[str, Reservation]:
         """The reservations of gangs, by name."""
-        found = (self._cache.reservations.get(gang.reservation) for gang in self._gathering.values())
+        gangs = (gang for each in self._gathering.values() for gang in each.values())
+        found = (self._cache.reservations.get(gang.reservation) for gang in gangs)
         return {reservation.name: reservation for reservation in found if reservation is not None}
 
     def take_over(self) -> Sequence[str]:
@@ -82,7 +95,7 @@ class GatheringGangs:
         waiting = self._cache.groups.members(reservation.group).unplaced()
         same = group is not None and group.uid == reservation.group_uid
         queue = self._queues.queue_of(waiting[0]) if same and waiting and self._queues.active else ""
-        if not queue or queue in self._gathering:
+        if not queue or len(self._gathering.get(queue, ())) >= MOST_GANGS:
             return False
         infos = [self._cache.present(name) for name in {slot.node for slot in reservation.slots}]
         ended = frozenset(
@@ -92,48 +105,69 @@ class GatheringGangs:
             for uid, pod in info.pods.items()
             if pod.group != reservation.group and self._queues.queue_of(pod)
         )
-        self._gathering[queue] = _Gang(reservation.group, reservation.name, ended)
+        self._gathering.setdefault(queue, {})[reservation.group] = _Gang(reservation.name, ended)
         return True
 
     def release(self, now: float) -> Sequence[str]:
         """The names of the reservations of gangs that do not wait any more, or whose queue no longer gathers room."""
-        self._vain = {key: due for key, due in self._vain.items() if due > now}
         released = []
-        for queue, gang in [*self._gathering.items()]:
+        for queue, gangs in [*self._gathering.items()]:
             rules = self._queues.get(queue) if self._queues.active else None
-            held, group = self._cache.reservations.get(gang.reservation), self._cache.groups.get(gang.key)
-            needed = () if group is None else self._needed(group)
-            wanted = needed and rules is not None and rules.gather_after
-            if held is None or not wanted or not self._is_still_owed(queue, needed, gang, held, now):
-                released.append(gang.reservation)
+            kept = self._still_owed(queue, gangs, now) if rules is not None and rules.gather_after else ()
+            for key in [key for key in gangs if key not in kept]:
+                released.append(gangs.pop(key).reservation)
+                self._vain.pop(queue, None)  # whoever is next may have room now
+            if not gangs:
                 del self._gathering[queue]
         return released
 
-    def idle(self) -> Sequence[str]:
-        """The queues of which no gang gathers room."""
-        return [name for name in self._queues.names() if name not in self._gathering] if self._queues.active else ()
+    def names(self) -> Sequence[str]:
+        """The queues whose gangs may gather room."""
+        return self._queues.names() if self._queues.active else ()
 
-    def due(self, queue: str, now: float) -> DueGang | None:
-        """The gang at the head of this queue, if it has waited for long enough."""
+    def due(self, queue: str, now: float) -> Iterator[DueGang]:
+        """The gangs at the head of this queue that have waited for long enough and gather no room yet, in order. Ends
+        unless `gather` finds room for one before the next is asked for.
+        """
         rules = self._queues.get(queue)
         if rules is None or not rules.gather_after:
-            return None
-        waiting = self._queues.waiting_pods(queue)
-        head = min(waiting, key=lambda pod: (-pod.priority, pod.creation), default=None)
-        group = self._cache.groups.of(head) if head is not None and head.group else None
-        if group is None or self._vain.get(group.key, now) > now:
-            return None
+            return
+        vain, again_at = self._vain.get(queue, ("", 0.0))
+        for group in self._in_order(queue):
+            gangs = self._gathering.get(queue, {})
+            if group.key in gangs:
+                continue
+            if len(gangs) >= MOST_GANGS or (group.key == vain and again_at > now):
+                return
+            if (due := self._due(queue, group, now - rules.gather_after)) is None:
+                return
+            yield due
+            if group.key not in self._gathering.get(queue, {}):
+                return
+
+    def _in_order(self, queue: str) -> Iterator[PodGroup]:
+        """The groups that wait before the first single pod does."""
+        waiting, seen = self._queues.waiting_pods(queue), set[str]()
+        for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.creation)):
+            group = self._cache.groups.of(pod) if pod.group else None
+            if group is None:
+                return
+            if group.key not in seen:
+                seen.add(group.key)
+                yield group
+
+    def _due(self, queue: str, group: PodGroup, since: float) -> DueGang | None:
+        """None unless the gang has waited since then, and only for room that nobody makes for it."""
         members, needed = self._needed(group), self._cache.groups.lacking(group)
-        since = min((pod.creation for pod in members), default=inf)
-        if not 0 < needed <= len(members) or now < since + rules.gather_after:
+        if not 0 < needed <= len(members) or min(pod.creation for pod in members) > since:
             return None
         if any(self._cache.nominator.node_of(pod.uid) for pod in members):
             return None  # its victims are on their way out
         return None if self._queues.bound_together(members, needed) else DueGang(queue, group, members)
 
     def may_end(self) -> Iterable[PodInfo]:
-        """The running pods of all queues."""
-        return [pod for name in self._queues.names() for pod in self._queues.placed_pods(name)]
+        """The running pods of all queues, of each queue in the order in which they got their nodes."""
+        return [pod for name in self._queues.names() for pod in self._queues.placed_in_order(name)]
 
     def gather(self, due: DueGang, start: EarliestStart | None, now: float) -> Reservation | None:
         """The reservation with which the gang gathers room. None: it cannot start anywhere, or not within what its
@@ -141,8 +175,10 @@ class GatheringGangs:
         """
         group = due.group
         nodes = [] if start is None else [start.nodes.get(pod.uid, "") for pod in due.members]
-        if start is None or not self._is_owed(due.queue, due.members, nodes, start.ended):
-            self._vain[group.key] = now + AGAIN_SECONDS
+        gangs = self._gathering.get(due.queue, {})
+        room = None if start is None else _Room(due.members, nodes, start.ended)
+        if start is None or room is None or not self._is_owed(due.queue, [*self._rooms(gangs).values(), room]):
+            self._vain[due.queue] = group.key, now + AGAIN_SECONDS
             return None
         if self._cache.groups.get(group.key) != group or not self._cache.groups.members(group.key).unplaced():
             return None
@@ -156,7 +192,7 @@ class GatheringGangs:
             group_uid=group.uid,
             at=start.at if known else 0.0,
         )
-        self._gathering[due.queue] = _Gang(group.key, reservation.name, start.ended)
+        self._gathering.setdefault(due.queue, {})[group.key] = _Gang(reservation.name, start.ended)
         return reservation
 
     def _needed(self, group: PodGroup) -> Sequence[PodInfo]:
@@ -164,27 +200,63 @@ class GatheringGangs:
         waiting = self._cache.groups.members(group.key).unplaced()
         return [pod for pod in waiting if not pod.gates][: self._cache.groups.lacking(group)]
 
-    def _is_still_owed(
-        self, queue: str, members: Sequence[PodInfo], gang: _Gang, held: Reservation, now: float
-    ) -> bool:
-        """`_is_owed`, also when pods have been placed there meanwhile that end before."""
-        nodes = [slot.node for slot in held.slots]
-        pods = [pod for name in {*nodes} if (info := self._cache.present(name)) for pod in info.pods.values()]
-        end_of = run_times_of(self._cache).end_of
-        ending = [pod for pod in pods if end_of(pod, now) <= held.until]
-        with CacheTransaction(self._cache) as transaction:
-            transaction.remove([pod for pod in ending if not self._queues.queue_of(pod)])  # they lessen what all share
-            return self._is_owed(queue, members, nodes, gang.ended.union(pod.uid for pod in ending))
+    def _rooms(self, gangs: Mapping[str, _Gang]) -> dict[str, _Room]:
+        """By key: what is held for those of these gangs that still wait."""
+        rooms = {}
+        for key, gang in gangs.items():
+            held, group = self._cache.reservations.get(gang.reservation), self._cache.groups.get(key)
+            members = () if group is None else self._needed(group)
+            if held is not None and members:
+                rooms[key] = _Room(members, [slot.node for slot in held.slots], gang.ended)
+        return rooms
 
-    def _is_owed(self, name: str, members: Sequence[PodInfo], nodes: Sequence[str], ended: Collection[str]) -> bool:
-        """True if the queue and those above it stay within the larger of share and guarantee with these members on
-        these nodes, when these pods have ended.
+    def _still_owed(self, queue: str, gangs: Mapping[str, _Gang], now: float) -> Collection[str]:
+        """The keys of those of these gangs that wait for room to which the queue is entitled, although pods may have been
+        placed there meanwhile: those that end before, whoever placed them.
+        """
+        rooms, end_of, ending = self._rooms(gangs), run_times_of(self._cache).end_of, list[PodInfo]()
+        for key, room in rooms.items():
+            held = self._cache.reservations.get(gangs[key].reservation)
+            until = 0.0 if held is None else held.until
+            there = [pod for name in {*room.nodes} if (info := self._cache.present(name)) for pod in info.pods.values()]
+            before = [pod for pod in there if end_of(pod, now) <= until]
+            rooms[key] = replace(room, ended=room.ended.union(pod.uid for pod in before))
+            ending += before
+        kept: dict[str, _Room] = {}
+        with CacheTransaction(self._cache) as transaction:
+            without_queue = {pod.uid: pod for pod in ending if not self._queues.queue_of(pod)}
+            transaction.remove([*without_queue.values()])  # they lessen what all share
+            for key, room in rooms.items():
+                if self._is_there(key, room) and self._is_owed(queue, [*kept.values(), room]):
+                    kept[key] = room
+        return kept
+
+    def _is_there(self, key: str, room: _Room) -> bool:
+        """False if the nodes are gone, or too small with the pods that stay, which other schedulers may place there."""
+        needed: dict[str, dict[str, int]] = {}
+        for pod, name in zip(room.members, room.nodes, strict=False):
+            add_amounts(needed.setdefault(name, {}), pod.requests.amounts)
+        for name, amounts in needed.items():
+            info = self._cache.present(name)
+            staying = [] if info is None else [pod for uid, pod in info.pods.items() if uid not in room.ended]
+            if any(pod.group == key for pod in staying):
+                continue  # the gang has begun to start there
+            for resource, amount in amounts.items():
+                taken = sum(pod.requests.amounts.get(resource, 0) for pod in staying)
+                if info is None or info.allocatable(resource) < taken + amount:
+                    return False
+        return True
+
+    def _is_owed(self, name: str, rooms: Sequence[_Room]) -> bool:
+        """True if the queue and those above it stay within the larger of share and guarantee with all of these
+        members.
         """
         tree, amounts = self._queues.shared_out(), dict[str, int]()
-        for pod, node in zip(members, nodes, strict=False):
-            add_amounts(amounts, judged(tree.tracked(self._queues.amounts_on(pod, node))))
+        for room in rooms:
+            for pod, node in zip(room.members, room.nodes, strict=False):
+                add_amounts(amounts, judged(tree.tracked(self._queues.amounts_on(pod, node))))
         freed: dict[str, dict[str, int]] = {}
-        for uid in ended:
+        for uid in frozenset[str]().union(*(room.ended for room in rooms)):
             if (info := self._cache.placement(uid)) is not None:
                 pod = info.pods[uid]
                 for above in self._queues.path(self._queues.queue_of(pod)):

@@ -148,7 +148,7 @@ class _Alike:
         return self.ranked
 
 
-class HeldPods:
+class HeldBack:
     """Pods that bounds hold back. To ask for the next of them again and again costs their kinds, not their number."""
 
     def __init__(self, held: Iterable[QueuedPod], *, rank: Callable[[QueuedPod], Any], turns: RoomWaiters) -> None:

@@ -29,7 +29,7 @@ from podwright.core.queue.fair_pods import MANY, QueueOrder
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, skips_backoff
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
-from podwright.core.queue.room import HeldPods, RoomCheck, is_held, lacks_room, misled, still_lacks_room, unchecked
+from podwright.core.queue.room import HeldBack, RoomCheck, is_held, lacks_room, misled, still_lacks_room, unchecked
 from podwright.core.queue.updates import pod_update
 from podwright.core.queue.waiting_pods import WaitingPods
 
@@ -93,7 +93,7 @@ class SchedulingQueue:
         self._events = 0
         self._unused: list[PodInfo] = []
         """The pods that were tried again because a bound of their queue admitted them, and did not use its room."""
-        self._offered: dict[str, HeldPods] = {}
+        self._offered: dict[str, HeldBack] = {}
         """By the highest queue: those to which such room is offered that have not been tried since the last event."""
         self._named: list[QueuedPod] = []
         """The pods whose bounds may have given way to others since the last event."""
@@ -415,7 +415,7 @@ class SchedulingQueue:
             return
         # Those that the limit refuses that they named are left out at once.
         freed = [each for each in held if each.pod.group or not order.refuses(each.bound, each.pod)]
-        self._retry_in_turn(HeldPods(freed, rank=self._rank, turns=order), check, occurrence)
+        self._retry_in_turn(HeldBack(freed, rank=self._rank, turns=order), check, occurrence)
         self._named, self._named_label, self._names_due = held, event.label, len(held)
 
     def activate(self, uid: str) -> None:
@@ -560,7 +560,7 @@ class SchedulingQueue:
             self._leave(queued)
             self._retry(queued, label, skip_backoff=at_once or skips_backoff(queued, helped, occurrence))
 
-    def _retry_in_turn(self, held: HeldPods, check: RoomCheck, occurrence: Occurrence) -> None:
+    def _retry_in_turn(self, held: HeldBack, check: RoomCheck, occurrence: Occurrence) -> None:
         """Retries those of the pods held back by bounds of queues that these admit now."""
         order = self._order
         assert order is not None, "pods are held back by bounds of queues"
@@ -608,7 +608,7 @@ class SchedulingQueue:
             if top not in self._offered:
                 waiting = self._waiting.candidates(occurrence, order.plugin)
                 untried = [*filter(self._is_untried, waiting)]
-                self._offered[top] = HeldPods(untried, rank=self._rank, turns=order)
+                self._offered[top] = HeldBack(untried, rank=self._rank, turns=order)
                 self._named = [*dict.fromkeys((*self._named, *untried))]
             self._names_due, self._named_label = len(self._named), POD_LEFT.label
             self._retry_in_turn(self._offered[top], self._room_checks(), occurrence)

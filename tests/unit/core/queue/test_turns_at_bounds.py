@@ -19,7 +19,7 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.queue import SchedulingQueue
 from podwright.core.queue.queued_pod import QueuedPod
-from podwright.core.queue.room import HeldPods, unchecked
+from podwright.core.queue.room import HeldBack, unchecked
 from podwright.core.queue.scheduling_queue import NAMES_PER_TURN, POD_LEFT
 from podwright.core.queues import tree
 from podwright.core.queues.bound import Bound
@@ -311,7 +311,7 @@ def test_the_next_pod_is_of_the_queue_whose_turn_it_is_at_each_level(seed):
         path = [*reversed(team.queues.turn_path(queued.pod))]
         return [(team.queues.turn_key(name), name) for name in path], rank(queued)
 
-    for queued in HeldPods(held, rank=rank, turns=team.queues).in_turn(unchecked, held.__contains__):
+    for queued in HeldBack(held, rank=rank, turns=team.queues).in_turn(unchecked, held.__contains__):
         assert turn(queued) == min(turn(each) for each in held if team.queues.admits(each.pod))
         held.remove(queued)
         team.queues.try_again(queued.pod)

@@ -76,9 +76,10 @@ class Gathering:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _gather(self) -> None:
-        for queue in self._gangs.idle():
-            if (due := self._gangs.due(queue, self._sources.wall())) is not None:
+        for queue in self._gangs.names():
+            for due in self._gangs.due(queue, self._sources.wall()):
                 await self._plan(due)
+                await asyncio.sleep(0)
             await asyncio.sleep(0)
 
     async def _plan(self, due: DueGang) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.core.gangs.gathering import MOST_GANGS
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
@@ -185,6 +186,23 @@ async def test_a_gang_that_a_limit_forbids_gathers_no_room():
         assert it.held == []
 
 
+@pytest.mark.parametrize("what", ["another scheduler puts a pod there", "the node is deleted"])
+async def test_the_place_is_thought_over_when_the_room_is_lost(what):
+    it = Queued()
+    it.runs("a", "n0", 4, limit=2000)
+    it.runs("b", "n1", 3, limit=1000)
+    it.gang("g", 1, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n1"]
+        if what == "the node is deleted":
+            it.engine.nodes.drop("n1", None)
+        else:
+            it.runs("foreign", "n1", 1, queue="")
+        await it.later(1)
+        assert it.held == ["n0"]
+
+
 async def test_a_queue_gathers_no_room_that_others_are_owed():
     it = Queued()
     it.queues.set(QueueRules("owed", quotas={GPU: Quota(guarantee=8)}))
@@ -232,16 +250,106 @@ async def test_the_room_is_given_back(change):
         assert len(it.engine.cache.reservations) == 0
 
 
-async def test_only_the_gang_at_the_head_of_the_queue_gathers_room():
+async def test_gangs_at_the_head_gather_room_in_order_as_long_as_they_fit_beside_each_other():
+    it = Queued()
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=2000)
+    for name, gpus in (("g", 2), ("h", 4), ("i", 4), ("j", 2)):
+        it.gang(name, 1, gpus)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n0", "n1"], "i does not fit beside them, and j comes after i"
+        it.ends("a")
+        await it.later(0)
+        assert {"g0", "j0"} <= it.placed, "room beside what is held stays usable"
+        for name in ("g0", "j0"):
+            it.runs(name, "n0", 2)
+        await it.later(1)
+        assert it.engine.gathering.held().keys() == {"gang-h", "gang-i"}, "once one has started, so does the next"
+
+
+async def test_gangs_start_in_order_although_nodes_become_free_one_by_one():
+    """Each wave of gangs fills the nodes. Without order, small ones go first, and the last wave leaves nodes idle."""
+    it = Queued(gather_after=1.0)
+    nodes = [f"n{index}" for index in range(8)]
+    for name in nodes:
+        it.rig.node(name, allocatable={GPU: "4"})
+    sizes = [8, 4, 4, 3, 3, 1, 1, 2, 2, 1, 3]
+    async with deciding(it.rig):
+        for number, size in enumerate(sizes):
+            it.gang(f"g{number}-", size, 4)
+        await it.later(0)
+        waves, seen = [], 0
+        while len(it.rig.cluster.bound) < sum(sizes):
+            bound = it.rig.cluster.bound[seen:]
+            seen += len(bound)
+            waves.append({pod.partition("-")[0] for pod, _ in bound})
+            for pod, node in bound:
+                it.runs(pod, node, 4)
+            await it.later(5)
+            for pod, _ in bound:
+                it.ends(pod)
+                await it.later(0)
+            await it.later(5)
+    assert waves == [{"g0"}, {"g1", "g2"}, {"g3", "g4", "g5", "g6"}]
+
+
+async def test_a_gang_that_gathers_room_is_tried_before_others_of_its_queue_that_were_rejected_earlier():
+    it = Queued()
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=2000)
+    it.gang("g", 1, 4)
+    it.gang("h", 2, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n0"]
+        it.engine.queue.activate("default/h0")
+        await it.later(100)
+        it.engine.queue.activate("default/g0")
+        await it.later(100)
+    for name in ("h0", "g0"):
+        it.engine.queue.activate(f"default/{name}")
+    assert it.engine.queue.first_active().pod.name == "g0"
+
+
+async def test_a_single_pod_at_the_head_keeps_the_gangs_behind_it_from_gathering_room():
     it = Queued()
     it.runs("a", "n0", 4, limit=1000)
     it.runs("b", "n1", 4, limit=1000)
     it.gang("g", 1, 4)
+    it.rig.pod("single", labels={QUEUE_LABEL: "q"}, requests={GPU: "4"}, metadata={"creationTimestamp": START})
     it.gang("h", 1, 4)
     async with deciding(it.rig):
         await it.later(400)
-        await it.later(5)
         assert len(it.held) == 1
+
+
+async def test_gangs_of_a_queue_together_gather_no_more_than_it_is_entitled_to():
+    it = Queued(quotas={GPU: Quota(guarantee=6, weight=0)})
+    it.queues.set(QueueRules("o", quotas={GPU: Quota()}, reclaim_min_runtime=10.0**9))
+    it.runs("a", "n0", 4, limit=1000, queue="o")
+    it.runs("b", "n1", 4, limit=1000, queue="o")
+    it.pod("more", 4, queue="o")
+    for name in ("g", "h"):
+        it.gang(name, 1, 4)
+    async with deciding(it.rig):
+        for _ in range(2):
+            await it.later(400)
+            assert it.engine.gathering.held().keys() == {"gang-g"}
+
+
+async def test_not_all_gangs_of_a_queue_gather_room():
+    it = Queued()
+    for index in range(MOST_GANGS):
+        it.rig.node(f"more{index}", allocatable={GPU: "4"})
+        it.runs(f"r{index}", f"more{index}", 4)
+    it.runs("a", "n0", 4)
+    it.runs("b", "n1", 4)
+    for index in range(MOST_GANGS + 2):
+        it.gang(f"g{index}-", 1, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert len(it.held) == MOST_GANGS
 
 
 def after_a_restart(it, uid="g", node="n1", group="g"):
@@ -292,16 +400,16 @@ async def test_room_of_a_gang_that_is_gone_is_given_back_after_a_restart(gone):
         assert it.engine.gathering.held() == {}
 
 
-async def test_one_gang_of_a_queue_is_taken_over():
+async def test_several_gangs_of_a_queue_are_taken_over():
     it = Queued()
     it.runs("a", "n0", 4)
     it.runs("b", "n1", 4)
-    for name in ("g", "h"):
+    for name, node in (("g", "n1"), ("h", "n0")):
         it.gang(name, 2, 2)
-        after_a_restart(it, uid=name, group=name)
+        after_a_restart(it, uid=name, group=name, node=node)
     async with deciding(it.rig):
         await it.later(1)
-        assert it.engine.gathering.held().keys() == {"gang-g"}
+        assert it.engine.gathering.held().keys() == {"gang-g", "gang-h"}
 
 
 async def test_pods_for_which_others_were_evicted_keep_their_room_after_a_restart():
