@@ -17,8 +17,8 @@ from support.costs.operation_counts import own_calls
 from support.engine.kit import Rig, deciding, settle
 
 PODS = 100
-MOST_CALLS = 450
-"""Python functions for each pod. A plain pod made 550 while each call of a plugin was wrapped in another, and makes 430
+MOST_CALLS = 425
+"""Python functions for each pod. A plain pod made 550 while each call of a plugin was wrapped in another, and makes 404
 on Python 3.13.
 """
 MOST_MORE_IN_QUEUE = 110

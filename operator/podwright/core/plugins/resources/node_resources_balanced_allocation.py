@@ -170,8 +170,9 @@ def _score(demand: Demand, without: Demand, node: NodeInfo) -> int:
 def _fractions(demand: Demand, node: NodeInfo) -> list[float]:
     """The used fraction of each resource of the node, capped at 1."""
     fractions = []
+    offered = node.present.allocatable
     for resource, used, amount in zip(demand.resources, demand.used, demand.amounts, strict=True):
-        capacity = node.allocatable(resource)
+        capacity = offered.get(resource, 0)
         if capacity:
             requested = used(node) + amount
             fractions.append(min(float(requested) / float(capacity), 1.0))

@@ -491,11 +491,11 @@ class _FitFormula:
         return least
 
     def one(self, node: NodeInfo) -> bool:
-        if len(node.pods) >= node.allocatable(PODS):
+        offered, requested = node.present.allocatable, node.requested
+        if len(node.pods) >= offered.get(PODS, 0):
             return False
-        requested = node.requested
         for resource, amount in self._checked:
-            if amount > node.allocatable(resource) - requested.get(resource, 0):
+            if amount > offered.get(resource, 0) - requested.get(resource, 0):
                 return False
         return True
 

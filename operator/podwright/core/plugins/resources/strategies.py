@@ -63,10 +63,11 @@ class AllocationStrategy(ABC):
     def of_node(self, demand: Demand, node: NodeInfo) -> int:
         """The score of one node. Resources that the node lacks do not count."""
         total = weights = 0
+        offered = node.present.allocatable
         for place, resource, used, amount in zip(
             demand.places, demand.resources, demand.used, demand.amounts, strict=True
         ):
-            capacity = node.allocatable(resource)
+            capacity = offered.get(resource, 0)
             if capacity:
                 requested = used(node) + amount
                 total += self.of_resource(requested, capacity) * self.weights[place]
@@ -163,10 +164,11 @@ class RequestedToCapacityRatio(MostAllocated):
 
     def of_node(self, demand: Demand, node: NodeInfo) -> int:
         total = weights = 0
+        offered = node.present.allocatable
         for place, resource, used, amount in zip(
             demand.places, demand.resources, demand.used, demand.amounts, strict=True
         ):
-            capacity = node.allocatable(resource)
+            capacity = offered.get(resource, 0)
             if capacity:
                 requested = used(node) + amount
                 score = self.of_resource(requested, capacity)
