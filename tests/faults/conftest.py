@@ -6,7 +6,7 @@ Tests marked slow run only with PODWRIGHT_FAULTS=all, which `make faults` sets.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from support.faults.arena import Arena
 from support.faults.ledger import Ledger
 
 _FIGURES = "faults"
+_OURS = pytest.StashKey[ControlPlane]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,11 +34,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    """A control plane of its own, since fault tests kill and pause it."""
+def control_plane(request: pytest.FixtureRequest, binaries: Binaries) -> Iterator[ControlPlane]:
+    """A control plane of its own, since fault tests kill and pause it. It ends with the last of these tests."""
     with ControlPlane(binaries=binaries) as cluster:
+        request.config.stash[_OURS] = cluster
         operator_kit.install(cluster)
         yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    yield
+    here = Path(__file__).parent
+    if nextitem is not None and here not in nextitem.path.parents and (cluster := item.config.stash.get(_OURS, None)):
+        cluster.stop()
 
 
 @pytest.fixture

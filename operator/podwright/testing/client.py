@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from podwright.testing import processes
 from podwright.testing.objects import collection_path, object_path, pod
 
@@ -53,7 +55,7 @@ class Client:
     ) -> Json:
         """Sends a request, and returns the response as JSON. Raises ApiError for 4xx and 5xx."""
         status, data = self.raw(method, path, body, query, content_type)
-        answer: Json = json.loads(data) if data[:1] == b"{" else {"message": data.decode(errors="replace")}
+        answer: Json = orjson.loads(data) if data[:1] == b"{" else {"message": data.decode(errors="replace")}
         if status >= 400:
             raise AnswerError(status, str(answer.get("reason", "")), str(answer.get("message", "")))
         return answer
@@ -171,11 +173,15 @@ def wait_until(condition: Callable[[], bool], timeout: float, expected: str) -> 
     """Polls until `condition()` holds. Raises TimeoutError, naming what was `expected`.
 
     `timeout`: seconds of pauses. The time that the condition takes does not count, so that a busy machine gets longer.
+    Pauses are longer after a condition that takes long, so that polling leaves most of the time to what it waits for.
     """
-    waiter = threading.Event()
-    for _ in range(max(1, int(timeout * processes.patience / 0.05))):
+    waiter, left = threading.Event(), timeout * processes.patience
+    while True:
+        started = time.monotonic()
         if condition():
             return
-        waiter.wait(0.05)
-    if not condition():
-        raise TimeoutError(f"not within {timeout:g} s: {expected}")
+        if left <= 0:
+            raise TimeoutError(f"not within {timeout:g} s: {expected}")
+        pause = min(1.0, max(0.05, 3 * (time.monotonic() - started)))
+        waiter.wait(pause)
+        left -= pause

@@ -229,8 +229,9 @@ class Arena:
 
     def unsettled(self, schedulers: Sequence[str] = (OURS,)) -> list[str]:
         """Pods that would fit, and pods of these schedulers that are neither bound nor marked Unschedulable."""
-        found = pods_that_would_fit(self.cluster)
-        for raw in kit.pods(self.cluster):
+        pods = kit.pods(self.cluster)
+        found = pods_that_would_fit(self.cluster, pods)
+        for raw in pods:
             if raw["spec"].get("nodeName") or raw["spec"]["schedulerName"] not in schedulers:
                 continue
             if kit.condition(raw).get("reason") != "Unschedulable":

@@ -8,17 +8,17 @@ finds pods that wait without reason. The ledger uses nothing of Podwright's cach
 from __future__ import annotations
 
 import http.client
-import json
 import math
 import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
+import orjson
 import yaml
 
 from podwright.core.objects.node import Node, parse_node
@@ -96,7 +96,7 @@ class Ledger:
     def _follow(self, plural: str) -> None:
         record = self._record_pod if plural == "pods" else self._record_node
         while not self._stop.is_set():
-            with suppress(OSError, http.client.HTTPException, json.JSONDecodeError):
+            with suppress(OSError, http.client.HTTPException, orjson.JSONDecodeError):
                 for event in watched(self._cluster, f"/api/v1/{plural}", self._versions[plural]):
                     if event["type"] == "ERROR":
                         self._list(plural)  # a restarted API server may not have the old resource version
@@ -231,15 +231,15 @@ def watched(cluster: ControlPlane, path: str, version: str) -> Iterator[dict[str
         if response.status != 200:
             return
         while line := response.readline():
-            yield json.loads(line)
+            yield orjson.loads(line)
     finally:
         connection.close()
 
 
-def pods_that_would_fit(cluster: ControlPlane) -> list[str]:
-    """Pending pods that would fit on an untainted node, according to the API server's objects."""
+def pods_that_would_fit(cluster: ControlPlane, pods: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Pending pods that would fit on an untainted node, according to the API server's objects. `pods`: all of them."""
     nodes = [parse_node(raw) for raw in cluster.client.items("/api/v1/nodes")]
-    parsed = [parse_pod(raw) for raw in cluster.client.items("/api/v1/pods")]
+    parsed = [parse_pod(raw) for raw in pods]
     free: dict[str, Counter[str]] = {}
     for node in nodes:
         if not node.taints and not node.unschedulable:
