@@ -55,11 +55,12 @@ def _environment() -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Puts files of fast tests first: what they find is known in minutes. Only a file that mostly waits comes before,
-    if others run beside it.
+    if others run beside it. Files that share a control plane of their own come together, so that it starts late.
     """
     waiting = {item.path for item in items if hasattr(config, "workerinput") and item.get_closest_marker("waits")}
     slow = {item.path for item in items if any(item.get_closest_marker(mark) for mark in ("control_plane", "slow"))}
-    items.sort(key=lambda item: (item.path not in waiting, item.path in slow))
+    sharing = {item.path for item in items if "serving_groups" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: (item.path not in waiting, item.path in slow, item.path in sharing))
 
 
 def pytest_collection_finish() -> None:

@@ -4,9 +4,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from podwright.testing import ControlPlane, wait_until
+from podwright.testing import Binaries, ControlPlane, wait_until
 from support.control_plane import operator_process
+from support.gangs.pod_groups import SERVING_ALL
 from support.kueue import stand_in
+
+
+@pytest.fixture(scope="session")
+def serving_groups(binaries: Binaries) -> Iterator[ControlPlane]:
+    """A control plane that serves Kubernetes' own pod groups, with Podwright and without the kinds of other groups. The
+    files that use it come one after the other (see `tests/conftest.py`), and leave no kinds and controllers behind.
+    """
+    with ControlPlane(binaries=binaries, **SERVING_ALL) as cluster:
+        operator_process.install(cluster)
+        for name, value, policy in (("meek", 0, "Never"), ("eager", 1000, "PreemptLowerPriority")):
+            cluster.client.add_priority_class(name, value, policy)
+        yield cluster
 
 
 @pytest.fixture(scope="module")

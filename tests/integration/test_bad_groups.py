@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podwright.core.objects.kai_groups import KAI_SUB_GROUP_LABEL
-from podwright.testing import Binaries, ControlPlane, Versions, pod, wait_until, workload_api
+from podwright.testing import ControlPlane, pod, wait_until
 from podwright.testing.workload_api import COMPOSITES
 from support.control_plane import operator_process as kit
 from support.gangs import kai, volcano
@@ -24,17 +24,16 @@ LEAVES = 10_000
 
 
 @pytest.fixture(scope="module")
-def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    api = workload_api(Versions.from_environ().kubernetes_minor)
-    assert api is not None
-    with ControlPlane(binaries=binaries, **api.composite_options) as cluster:
-        kit.install(cluster)
-        cluster.apply(kit.CHECKOUT / "manifests" / "groupings" / "job.yaml")
-        cluster.client.request("DELETE", f"{kit.GROUP}/workloadgroupings/job")  # only the right to read Jobs stays
-        for each in (kai, volcano):
-            cluster.apply(each.CRD)
-            wait_until(lambda each=each: cluster.client.raw("GET", each.SERVED)[0] == 200, 30, "the kind is served")
-        yield cluster
+def control_plane(serving_groups: ControlPlane) -> Iterator[ControlPlane]:
+    """It also serves the groups of KAI and Volcano, and the operator may read Jobs."""
+    cluster = serving_groups
+    cluster.apply(kit.CHECKOUT / "manifests" / "groupings" / "job.yaml")
+    cluster.client.request("DELETE", f"{kit.GROUP}/workloadgroupings/job")  # only the right to read Jobs stays
+    for each in (kai, volcano):
+        cluster.apply(each.CRD)
+        wait_until(lambda each=each: cluster.client.raw("GET", each.SERVED)[0] == 200, 30, "the kind is served")
+    yield cluster
+    cluster.kubectl("delete", "crd", *(each.CRD["metadata"]["name"] for each in (kai, volcano)), "--wait=true")
 
 
 @pytest.fixture(scope="module")

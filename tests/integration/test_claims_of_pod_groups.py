@@ -9,27 +9,22 @@ from typing import Any
 
 import pytest
 
-from podwright.testing import Binaries, ControlPlane, Versions, wait_until, workload_api
+from podwright.testing import ControlPlane, wait_until
 from support.control_plane import device_driver as dra
 from support.control_plane import operator_process as kit
 from support.gangs.pod_groups import OURS, WORKLOAD, Case
 
 pytestmark = pytest.mark.kubernetes(37, "ResourceClaims of PodGroups")
-GATE = "DRAWorkloadResourceClaims"
 CONTROLLERS = ["resourceclaim-controller", "podgroup-protection-controller", "garbage-collector-controller"]
 KUBE_SCHEDULER = "default-scheduler"
 ENTRIES = [{"name": "mine", "resourceClaimTemplateName": "one"}]
 
 
 @pytest.fixture(scope="module")
-def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    api = workload_api(Versions.from_environ().kubernetes_minor)
-    assert api is not None
-    gates = {**api.options["feature_gates"], GATE: True}
-    with ControlPlane(binaries=binaries, **{**api.options, "feature_gates": gates}) as cluster:
-        kit.install(cluster)
-        cluster.start_controller_manager(CONTROLLERS)
-        yield cluster
+def control_plane(serving_groups: ControlPlane) -> Iterator[ControlPlane]:
+    controllers = serving_groups.start_controller_manager(CONTROLLERS)
+    yield serving_groups
+    controllers.kill()
 
 
 @pytest.fixture(scope="module", params=[OURS, KUBE_SCHEDULER])

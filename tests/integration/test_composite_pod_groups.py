@@ -4,12 +4,11 @@ kube-scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from podwright.testing import Binaries, ControlPlane, Versions, node, workload_api
+from podwright.testing import ControlPlane, node
 from support.control_plane import operator_process as kit
 from support.gangs.pod_groups import Case
 
@@ -17,12 +16,8 @@ pytestmark = pytest.mark.kubernetes(37, "CompositePodGroups")
 
 
 @pytest.fixture(scope="module")
-def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    api = workload_api(Versions.from_environ().kubernetes_minor)
-    assert api is not None
-    with ControlPlane(binaries=binaries, **api.composite_options) as cluster:
-        kit.install(cluster)
-        yield cluster
+def control_plane(serving_groups: ControlPlane) -> ControlPlane:
+    return serving_groups
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podwright.testing import Binaries, ControlPlane, Versions, node, pod, wait_until, workload_api
+from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
 from support.gangs.pod_groups import OURS, WORKLOAD, Case
 
@@ -15,14 +15,10 @@ CONTROLLERS = ["job-controller", "podgroup-protection-controller"]
 
 
 @pytest.fixture(scope="module")
-def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    api = workload_api(Versions.from_environ().kubernetes_minor)
-    assert api is not None
-    gates = {**api.options["feature_gates"], "WorkloadWithJob": True}
-    with ControlPlane(binaries=binaries, **{**api.options, "feature_gates": gates}) as cluster:
-        kit.install(cluster)
-        cluster.start_controller_manager(CONTROLLERS)
-        yield cluster
+def control_plane(serving_groups: ControlPlane) -> Iterator[ControlPlane]:
+    controllers = serving_groups.start_controller_manager(CONTROLLERS)
+    yield serving_groups
+    controllers.kill()
 
 
 @pytest.fixture

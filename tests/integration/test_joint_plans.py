@@ -7,7 +7,6 @@ should.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import pytest
 
 from podwright.core.gangs.joint import COUNTED, NOT_FOUND, NOT_PLANNED, PROVED
 from podwright.engine.process.solving import MISSING
-from podwright.testing import Binaries, ControlPlane, node, pod, wait_until
+from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
-from support.gangs.pod_groups import NEEDS_WORKLOAD_API, OURS, SERVING_GROUPS, Case
+from support.gangs.pod_groups import NEEDS_WORKLOAD_API, OURS, Case
 
 pytestmark = NEEDS_WORKLOAD_API
 NOT_INSTALLED = {"sitecustomize.py": "import sys; sys.modules['highspy'] = None"}
@@ -33,10 +32,8 @@ highspy.Highs.run = lambda self: None
 
 
 @pytest.fixture(scope="module")
-def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    with ControlPlane(binaries=binaries, **SERVING_GROUPS) as cluster:
-        kit.install(cluster)
-        yield cluster
+def control_plane(serving_groups: ControlPlane) -> ControlPlane:
+    return serving_groups
 
 
 @pytest.fixture

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from podwright.testing import Binaries, ControlPlane, pod, wait_until
+from podwright.testing import ControlPlane, pod, wait_until
 from support.control_plane import operator_process as kit
-from support.gangs.pod_groups import NEEDS_WORKLOAD_API, SERVING_GROUPS, Case
+from support.gangs.pod_groups import NEEDS_WORKLOAD_API, Case
 
 pytestmark = NEEDS_WORKLOAD_API
 NO_GRACE_PERIOD = {"terminationGracePeriodSeconds": 0}
 
 
 @pytest.fixture(scope="module")
-def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    """A control plane with the Workload API and with Podwright installed."""
-    with ControlPlane(binaries=binaries, **SERVING_GROUPS) as cluster:
-        kit.install(cluster)
-        cluster.client.add_priority_class("eager", 1000)
-        yield cluster
+def control_plane(serving_groups: ControlPlane) -> ControlPlane:
+    return serving_groups
 
 
 @pytest.fixture

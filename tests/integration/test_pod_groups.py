@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from podwright.testing import Binaries, ControlPlane, node, pod, wait_until
+from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
 from support.gangs.pod_groups import (
     ALL,
@@ -24,13 +22,8 @@ EXAMPLES = kit.CHECKOUT / "manifests" / "examples" / "gangs"
 
 
 @pytest.fixture(scope="module")
-def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    """A control plane with the Workload API and with Podwright, but without the custom PodGroup."""
-    with ControlPlane(binaries=binaries, **SERVING_GROUPS) as cluster:
-        kit.install(cluster)
-        for name, value, policy in (("meek", 0, "Never"), ("eager", 1000, "PreemptLowerPriority")):
-            cluster.client.add_priority_class(name, value, policy)
-        yield cluster
+def control_plane(serving_groups: ControlPlane) -> ControlPlane:
+    return serving_groups
 
 
 @pytest.fixture

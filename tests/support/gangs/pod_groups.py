@@ -20,6 +20,11 @@ WORKLOAD = _API.version if _API else ""
 """The version of the Workload API; empty if this version of Kubernetes has no PodGroups."""
 SERVING_GROUPS: Mapping[str, Any] = _API.options if _API else {}
 """The fields of a control plane's options that make it serve PodGroups."""
+SERVING_ALL: Mapping[str, Any] = SERVING_GROUPS
+"""The same with all that further feature gates add: composite groups, groups of Jobs, and ResourceClaims of groups."""
+if _API and Versions.from_environ().kubernetes_minor >= 37:
+    _GATES = {**_API.composite_options["feature_gates"], "WorkloadWithJob": True, "DRAWorkloadResourceClaims": True}
+    SERVING_ALL = {**_API.composite_options, "feature_gates": _GATES}
 NEEDS_WORKLOAD_API = pytest.mark.kubernetes(36, "PodGroups")
 ALL = "PodGroup" if WORKLOAD.endswith("/v1alpha2") else {"all": {}}
 """The disruption mode in which preemption evicts all members or none."""
