@@ -23,7 +23,7 @@ from podwright.testing import (
     wait_until,
 )
 from support.control_plane import operator_process
-from support.gangs.pod_groups import NEEDS_WORKLOAD_API, SERVING_GROUPS, WORKLOAD
+from support.gangs.pod_groups import SERVING_GROUPS, WORKLOAD
 
 
 def running(pid: int) -> bool:
@@ -157,20 +157,23 @@ class TestComponents:
                 server.kill()
 
 
-class TestOptions:
-    @NEEDS_WORKLOAD_API
-    def test_feature_gates_and_api_versions_can_be_enabled(self, binaries):
-        with ControlPlane(binaries=binaries, **SERVING_GROUPS) as cluster:
+def test_feature_gates_api_versions_and_admission_plugins_can_be_enabled(binaries):
+    with ControlPlane(binaries=binaries, disabled_admission=(), **SERVING_GROUPS) as cluster:
+        if WORKLOAD:
             served = cluster.client.get(f"/apis/{WORKLOAD}")["resources"]
             assert "podgroups" in {resource["name"] for resource in served}
-            cluster.start_scheduler()
+        cluster.start_scheduler()
+        taints = cluster.client.create(node("tainted"))["spec"]["taints"]
+        assert [taint["key"] for taint in taints] == ["node.kubernetes.io/not-ready"]
+        with pytest.raises(AnswerError, match=r"serviceaccount .default. not found"):
+            cluster.client.create(pod("accountless"))
 
-    def test_admission_plugins_can_be_enabled(self, binaries):
-        with ControlPlane(binaries=binaries, disabled_admission=()) as cluster:
-            taints = cluster.client.create(node("tainted"))["spec"]["taints"]
-            assert [taint["key"] for taint in taints] == ["node.kubernetes.io/not-ready"]
-            with pytest.raises(AnswerError, match=r"serviceaccount .default. not found"):
-                cluster.client.create(pod("accountless"))
+
+def delete_prepared_and_fail(cluster: ControlPlane) -> None:
+    with cluster:
+        assert cluster.kubectl("get", "node", "prepared", "-o", "name") == "node/prepared\n"
+        cluster.client.delete(node("prepared"))
+        raise ValueError("a failing test")
 
 
 @pytest.fixture(scope="class")
@@ -197,14 +200,18 @@ class TestFaults:
         own.api_server.start()
         assert [item["metadata"]["name"] for item in own.client.items("/api/v1/nodes")] == ["kept"]
 
-    def test_saved_data_starts_other_clusters_and_stays_unchanged(self, binaries, tmp_path):
-        with ControlPlane(binaries=binaries) as first:
-            first.client.create(node("prepared"))
-            first.save_data(tmp_path / "data")
+    def test_saved_data_starts_other_clusters_and_stays_unchanged_and_a_block_that_fails_keeps_logs(
+        self, own, binaries, tmp_path
+    ):
+        own.client.create(node("prepared"))
+        own.save_data(tmp_path / "data")
         for _ in range(2):
-            with ControlPlane(binaries=binaries, etcd_data=tmp_path / "data") as copy:
-                assert copy.kubectl("get", "nodes", "-o", "name") == "node/prepared\n"
-                copy.client.delete(node("prepared"))
+            copy = ControlPlane(binaries=binaries, etcd_data=tmp_path / "data")
+            with pytest.raises(ValueError, match="a failing test"):
+                delete_prepared_and_fail(copy)
+            assert (copy.logs / "etcd.log").exists()
+            assert not copy.api_server.alive
+            shutil.rmtree(copy.folder)
 
     def test_a_server_that_fails_to_start_raises_with_its_log(self, binaries, capfd):
         cluster = ControlPlane(binaries=binaries, api_server_flags=["--no-such-flag"])
@@ -214,14 +221,6 @@ class TestFaults:
         logs = Path(capfd.readouterr().err.strip().rsplit(" ", 1)[1])
         assert "no-such-flag" in (logs / "kube-apiserver.log").read_text()
         shutil.rmtree(cluster.folder)
-
-    def test_logs_are_kept_when_the_block_fails(self, binaries):
-        failed = ControlPlane(binaries=binaries)
-        with pytest.raises(ValueError, match="a failing test"), failed:
-            raise ValueError("a failing test")
-        assert (failed.logs / "etcd.log").exists()
-        assert not failed.api_server.alive
-        shutil.rmtree(failed.folder)
 
     @pytest.mark.parametrize(
         "ending",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podwright.testing import ControlPlane, KubectlError, wait_until
+from podwright.testing import AnswerError, ControlPlane, KubectlError, wait_until
 from support.control_plane import operator_process as kit
 from support.objects import policies as files
 
@@ -28,7 +28,7 @@ def name(served: ControlPlane) -> Iterator[str]:
     """A policy name. A policy of that name is deleted after the test."""
     name = f"p-{uuid.uuid4().hex[:8]}"
     yield name
-    served.kubectl("delete", "spol", name, "--ignore-not-found")
+    served.client.delete(policy(name, {}))
 
 
 def policy(name, spec):
@@ -135,8 +135,9 @@ def test_examples_are_accepted(served, path):
 
 @pytest.mark.parametrize("path", files.each(files.BAD))
 def test_invalid_policies_are_rejected_with_the_name_of_the_field(served, path):
-    with pytest.raises(KubectlError) as caught:
-        served.kubectl("apply", "-f", str(path))
+    """The request is that of `kubectl create`."""
+    with pytest.raises(AnswerError) as caught:
+        served.client.request("POST", GROUP, files.load(path), {"fieldValidation": "Strict"})
     output = re.sub(r"Invalid value: \"\{.*?\}\":", "", str(caught.value))
     field = files.wrong_field(path)
-    assert re.search(rf"(^|[\s\"]){re.escape(field)}(?!\w)", output), output
+    assert re.search(rf"(^|[\s\"\[]){re.escape(field)}(?!\w)", output), output

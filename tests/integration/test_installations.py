@@ -5,6 +5,7 @@ strictest standards.
 from __future__ import annotations
 
 import copy
+from functools import cache
 
 import pytest
 import yaml
@@ -30,6 +31,7 @@ def cluster(control_plane):
 def built(cluster):
     """The objects of a folder, as `kubectl kustomize` writes them."""
 
+    @cache
     def build(folder):
         return [raw for raw in yaml.safe_load_all(cluster.kubectl("kustomize", str(folder))) if raw]
 

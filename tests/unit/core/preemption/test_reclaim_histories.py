@@ -14,7 +14,7 @@ from support.properties import case_count
 from support.queues.histories import IN_FLAVORS, History
 from support.queues.reclaims import GPU, queue
 
-HISTORIES = case_count("PODWRIGHT_RECLAIMS", 3)
+HISTORIES = case_count("PODWRIGHT_RECLAIMS", 2)
 """Each has 100 steps, and rounds of the scheduler between them."""
 
 
