@@ -26,8 +26,10 @@ lock: ## pin all dependencies again (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --extra joint -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev --group build -o requirements-dev.lock
 
-# Each process has control planes of its own, and takes a whole file at a time. The tests in it mostly wait, so two keep two cores busy.
-WORKERS ?= 2
+# Each process has control planes of its own, and takes a whole file at a time. A test with one waits two thirds of its time, so four processes
+# keep two cores busy.
+test: WORKERS ?= 4
+test-fast test-changed: WORKERS ?= 2
 test: venv ## run all tests, on a real etcd and kube-apiserver (KUBERNETES=1.35: of that version, as in all that start them; WORKERS=0: in one process)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
