@@ -81,7 +81,7 @@ def test_another_instance_takes_over_6_times_with_3000_pods_under_way(
             seconds.setdefault(fault.name, []).append(found)
             creating.join()
             leaders.wait_bound(among, BURST)
-            arena.wait_settled()
+            leaders.wait_settled(among)
             arena.verify()
             assert among.interleaved() == []
             arena.delete_pods()
@@ -107,7 +107,7 @@ def take_over(arena: Arena, folder: Path, faults: Sequence[Fault], count: int, i
                     if not seconds and not among.lost_under_load:  # else the next leader may have started just now
                         assert among.imports_since_the_takeover() == []
                     seconds.setdefault(fault.name, []).append(found)
-        arena.wait_settled(120)
+        leaders.wait_settled(among)
         arena.verify()
         assert among.interleaved() == []
     bound = arena.bound()

@@ -336,6 +336,16 @@ def wait_bound(among: Instances, count: int) -> None:
     wait_until(bound, 300, f"{count} pods are bound")
 
 
+def wait_settled(among: Instances) -> None:
+    """`Arena.wait_settled`, and start operators again that end meanwhile."""
+
+    def settled() -> bool:
+        among.restart_ended()
+        return not among.arena.unsettled()
+
+    wait_until(settled, 120, "every pod is bound, or fits nowhere and is marked Unschedulable")
+
+
 def distribution(seconds: Mapping[str, Sequence[float]]) -> dict[str, str]:
     """For the figures: minimum, median, 90th percentile and maximum for each fault."""
     texts = {}
