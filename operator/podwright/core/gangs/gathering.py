@@ -130,7 +130,7 @@ class GatheringGangs:
         unless `gather` finds room for one before the next is asked for.
         """
         rules = self._queues.get(queue)
-        if rules is None or not rules.gather_after:
+        if rules is None or not rules.gather_after or len(self._gathering.get(queue, ())) >= MOST_GANGS:
             return
         vain, again_at = self._vain.get(queue, ("", 0.0))
         for group in self._in_order(queue):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from random import Random
+
 import pytest
 
 from podwright.core.gangs.gathering import MOST_GANGS
@@ -292,6 +295,35 @@ async def test_gangs_start_in_order_although_nodes_become_free_one_by_one():
                 await it.later(0)
             await it.later(5)
     assert waves == [{"g0"}, {"g1", "g2"}, {"g3", "g4", "g5", "g6"}]
+
+
+@pytest.mark.parametrize("gathers", [True, False])
+async def test_gangs_start_although_small_pods_come_without_end(gathers):
+    it, random = Queued(gather_after=3.0 if gathers else 0.0), Random(7)
+    for index in range(4):
+        it.rig.node(f"n{index}", allocatable={GPU: "4"})
+    running, seen, gangs = [], 0, set()
+    async with deciding(it.rig):
+        for step in range(120):
+            created = {"creationTimestamp": datetime.fromtimestamp(it.rig.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+            for index in range(2):
+                requests = {GPU: str(random.choice([1, 2]))}
+                it.rig.pod(f"s{step}-{index}", labels={QUEUE_LABEL: "q"}, requests=requests, metadata=created)
+            if step in (20, 30, 40):
+                size = random.randint(2, 4)
+                gangs.update(f"gang{step}-{index}" for index in range(size))
+                it.gang(f"gang{step}-", size, random.choice([3, 4]))
+            await it.later(1)
+            for name, node in it.rig.cluster.bound[seen:]:
+                pod = it.engine.cache.placement(f"default/{name}").pods[f"default/{name}"]
+                it.runs(name, node, pod.requests.amounts[GPU])
+                running.append(name)
+            seen = len(it.rig.cluster.bound)
+            for name in running[:2]:
+                it.ends(name)
+            del running[:2]
+    started = gangs & {name for name, _ in it.rig.cluster.bound}
+    assert (started == gangs) is gathers, len(gangs - started)
 
 
 async def test_a_gang_that_gathers_room_is_tried_before_others_of_its_queue_that_were_rejected_earlier():
