@@ -74,9 +74,9 @@ class Sandbox:
         path.write_text(self.kubeconfig(), encoding="utf-8")
         return path
 
-    def add_nodes(self, count: int, zones: int = 1, *, cpu: int = 8, memory_gib: int = 32, pods: int = 110) -> None:
+    def add_nodes(self, count: int, zones: int = 1) -> None:
         """Creates nodes `node-0001` … of equal size, one after the other in zones `zone-a` …."""
-        size = {"cpu": str(cpu), "memory": f"{memory_gib}Gi", "pods": str(pods), "ephemeral-storage": "100Gi"}
+        size = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
         for number in range(count):
             name = f"node-{number + 1:04d}"
             labels = {

@@ -115,7 +115,6 @@ class Reflector:
         sink: Sink,
         *,
         field_selector: str = "",
-        label_selector: str = "",
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
@@ -146,11 +145,7 @@ class Reflector:
         self._put_all = sink.put_all if isinstance(sink, TakesPodTexts) else None
         self._loads_page: Callable[[bytes], Any] = loads_pods if of_pods else loads_page
         self._loads_event: Callable[[bytes], Any] = loads_pod_event if of_pods else loads
-        self._selectors = {
-            name: value
-            for name, value in (("fieldSelector", field_selector), ("labelSelector", label_selector))
-            if value
-        }
+        self._selectors = {"fieldSelector": field_selector} if field_selector else {}
 
     async def run(self) -> None:
         """Lists, watches and audits until it is cancelled."""

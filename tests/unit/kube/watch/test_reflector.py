@@ -88,12 +88,12 @@ async def test_a_list_is_held_back_too():
         assert sink.dropped == ["a"]
 
 
-async def test_selectors_are_sent_with_every_request():
-    options = {"field_selector": "spec.nodeName=", "label_selector": "app=web", "resource": POD}
+async def test_the_field_selector_is_sent_with_every_request():
+    options = {"field_selector": "spec.nodeName=", "resource": POD}
     async with reflecting(page(version=1), **options) as (_, script, _r):
         await until(lambda: len(script.requests) == 2)
         for request in script.requests:
-            assert (request.query["fieldSelector"], request.query["labelSelector"]) == ("spec.nodeName=", "app=web")
+            assert request.query["fieldSelector"] == "spec.nodeName="
             assert request.path == "/api/v1/pods"
 
 
