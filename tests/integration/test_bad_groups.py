@@ -15,7 +15,7 @@ from podwright.testing import ControlPlane, pod, wait_until
 from podwright.testing.workload_api import COMPOSITES
 from support.control_plane import operator_process as kit
 from support.gangs import kai, volcano
-from support.gangs.pod_groups import LABEL, OURS, Case
+from support.gangs.pod_groups import LABEL, OURS, Case, install_crd, remove_crd
 from support.groupings.workloads import reference
 
 pytestmark = pytest.mark.kubernetes(37, "CompositePodGroups")
@@ -104,6 +104,23 @@ def test_of_two_doors_one_that_is_not_served_does_not_count(case):
     wait_says(
         case, "TwoPodGroups", "scheduling.x-k8s.io", "scheduling.run.ai, which counts while the other is not served"
     )
+
+
+def test_pods_follow_when_the_group_that_they_name_more_specifically_is_served(case):
+    case.cluster.client.create(kai.group("one", case.namespace, minMember=3))
+    for index in range(2):
+        raw = pod(f"p{index}", case.namespace, scheduler=OURS, cpu="1", memory=None, labels={LABEL: "two"})
+        raw["metadata"]["annotations"] = {"pod-group-name": "one"}
+        case.cluster.client.create(raw)
+    wait_says(case, "FailedScheduling", "2 of 3 exist")
+    assert placed(case) == set()
+    install_crd(case.cluster)
+    try:
+        case.custom_group("two", 2)
+        wait_until(lambda: placed(case) == {"p0", "p1"}, 60, "the pods are bound with the other group")
+        wait_says(case, "TwoPodGroups", "scheduling.run.ai", "scheduling.x-k8s.io, which counts")
+    finally:
+        remove_crd(case.cluster)
 
 
 def test_a_circle_of_composite_groups(case):

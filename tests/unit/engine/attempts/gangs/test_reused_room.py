@@ -94,6 +94,20 @@ async def test_the_new_gang_prefers_the_room_to_nodes_with_better_scores():
         assert sorted(it.placed()) == ["n0", "n1"]
 
 
+@pytest.mark.parametrize("how", ["required", "preferred"])
+async def test_a_gang_that_is_to_be_in_one_rack_prefers_that_of_the_room(how):
+    it = Update(topologyConstraint={"packConstraint": {how: "rack"}})
+    for index in range(4):
+        size = "8" if index < 2 else "64"
+        it.rig.node(f"n{index}", allocatable={"cpu": size}, labels={"rack": f"r{index // 2}"})
+    for index in range(2):
+        it.leaves(index)
+    it.new_pods()
+    async with deciding(it.rig):
+        await settle()
+        assert sorted(it.placed()) == ["n0", "n1"]
+
+
 async def test_it_starts_elsewhere_if_the_room_is_gone():
     it = Update(free=2)
     for index in range(2):
