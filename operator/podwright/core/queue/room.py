@@ -39,6 +39,9 @@ class RoomWaiters(Protocol):
     def holds_room(self, pod: PodInfo) -> bool:
         """True if room is held for the pod, which therefore does not wait for others."""
 
+    def gathers_room(self, pod: PodInfo) -> bool:
+        """True if the pod's group gathers room. So it is retried only when it has room, and at once then."""
+
     def admits(self, pod: PodInfo) -> bool:
         """True if no bound forbids the pod to start beside those that are tried again."""
 

@@ -639,7 +639,8 @@ class SchedulingQueue:
         self._active.push(queued, self._rank(queued))
 
     def _retry(self, queued: QueuedPod, event: str, *, skip_backoff: bool) -> None:
-        if skip_backoff or not queued.backing_off(self._clock()):
+        at_once = skip_backoff or (self._order is not None and self._order.gathers_room(queued.pod))
+        if at_once or not queued.backing_off(self._clock()):
             self._activate(queued, event)
         elif not self._is_gated(queued, event):
             queued.place = Place.BACKOFF

@@ -940,8 +940,10 @@ class Queues:
 
     def holds_room(self, pod: PodInfo) -> bool:
         """True if room is held for the pod, or its group gathers some. It therefore does not wait for others."""
-        if self._cache.nominator.node_of(pod.uid):
-            return True
+        return bool(self._cache.nominator.node_of(pod.uid)) or self.gathers_room(pod)
+
+    def gathers_room(self, pod: PodInfo) -> bool:
+        """True if the pod's group gathers room. So it is retried only when it has room, and at once then."""
         group = self._cache.groups.of(pod) if pod.group and len(self._cache.reservations) else None
         return group is not None and self._cache.reservations.get(gathered_name(group.uid)) is not None
 

@@ -4,7 +4,7 @@ small.
 Without this, each ending pod of a gang would retry every waiting gang, although there is room only after the last one.
 Nothing is missed: a larger bound needs an event for which one of the plugins that made it too small has a hint, and
 only a gang that waits for the events of all these plugins is left alone. Gangs that may preempt are always retried,
-unless their victims are still terminating, or it is a bound of their queue that leaves no room.
+unless their victims are still terminating, it is a bound of their queue that leaves no room, or they gather room.
 """
 
 from __future__ import annotations
@@ -77,6 +77,11 @@ class GangRoom:
             return frozenset((QUEUE_QUOTA,))
         try:
             bounds = self._bounds(group.key, policy.framework, waiting)
+            if queues_of(self._cache).gathers_room(waiting[0]):
+                # Its room becomes free pod by pod. What it may take from others is looked at without an event.
+                crowded = CapacityBounds(policy.framework, self._cache, waiting, crowded=True)
+                lacks = why_infeasible(group, self._cache, crowded) is not None
+                return bounds.rejecting_plugins | crowded.rejecting_plugins if lacks else None
             if why_infeasible(group, self._cache, bounds) is None:
                 return None
             if not nominated and may_preempt(policy.framework, self._cache, group, waiting):

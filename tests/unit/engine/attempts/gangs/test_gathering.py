@@ -344,6 +344,30 @@ async def test_a_gang_that_gathers_room_is_tried_before_others_of_its_queue_that
     assert it.engine.queue.first_active().pod.name == "g0"
 
 
+async def test_a_gang_that_gathers_room_is_tried_once_its_room_is_there_and_at_once_then():
+    it = Queued()
+    it.rig.node("n2", allocatable={GPU: "4"})
+    for index in range(4):
+        it.runs(f"a{index}", "n0", 1, limit=1000)
+    it.runs("b", "n1", 4, limit=2000)
+    it.runs("c", "n2", 4, limit=2000)
+    it.gang("g", 2, 2)
+    it.gang("h", 2, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n0", "n0", "n1", "n2"]
+        it.engine.queue.activate("default/g0")  # in vain, so it backs off
+        await it.later(0)
+        attempts = it.engine.queue.get("default/g0").attempts
+        it.ends("b")
+        await it.later(0)
+        assert it.engine.queue.get("default/g0").attempts == attempts, "that room is held for h"
+        for index in range(4):
+            it.ends(f"a{index}")
+            await it.later(0)
+        assert {"g0", "g1"} <= it.placed
+
+
 async def test_a_single_pod_at_the_head_keeps_the_gangs_behind_it_from_gathering_room():
     it = Queued()
     it.runs("a", "n0", 4, limit=1000)
