@@ -17,8 +17,8 @@ from podwright.core.devices.selectors import Matcher, Selectors
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.devices.claims import ALL, Ask, ClaimSpec
 from podwright.core.objects.devices.classes import DeviceClass
-from podwright.core.objects.devices.parts import DeviceTaint
 from podwright.core.objects.devices.slices import DeviceShape
+from podwright.core.objects.taints import Taint
 from podwright.core.state.devices import Devices
 
 MAX_CONSUMPTIONS: Final = 8192
@@ -59,7 +59,7 @@ class PreparedAsk:
             raise found
         return found
 
-    def tolerates(self, taints: Sequence[DeviceTaint]) -> bool:
+    def tolerates(self, taints: Sequence[Taint]) -> bool:
         return all(any(own.tolerates(taint) for own in self.ask.tolerations) for taint in taints)
 
 

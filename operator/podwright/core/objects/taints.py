@@ -22,9 +22,16 @@ _MANAGED: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 @dataclass(frozen=True, slots=True)
 class Taint:
+    """Of a node, or of a device."""
+
     key: str
     value: str
     effect: str
+
+    @property
+    def prevents(self) -> bool:
+        """True if it keeps pods that do not tolerate it away."""
+        return self.effect in (NO_SCHEDULE, NO_EXECUTE)
 
     @property
     def managed(self) -> bool:
@@ -38,6 +45,8 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
+    """Of a pod, or of a request for devices."""
+
     key: str
     operator: str
     value: str

@@ -14,7 +14,6 @@ from podwright.core.objects.affinity import NodeAffinity
 from podwright.core.objects.devices.classes import expression_of
 from podwright.core.objects.devices.parts import (
     Amount,
-    DeviceToleration,
     name_in,
     parse_amount,
     parse_device_toleration,
@@ -35,6 +34,7 @@ from podwright.core.objects.raw import (
     as_text,
     as_texts,
 )
+from podwright.core.objects.taints import Toleration
 
 EXACT: Final = "ExactCount"
 ALL: Final = "All"
@@ -60,7 +60,7 @@ class Ask:
     count: int
     admin: bool
     selectors: tuple[str | None, ...]
-    tolerations: tuple[DeviceToleration, ...]
+    tolerations: tuple[Toleration, ...]
     raw_tolerations: tuple[Raw, ...]
     capacity: Mapping[str, Amount]
     derived_attributes: bool

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from podwright.core.objects.devices.parts import DeviceTaint, name_in, parse_device_taint
+from podwright.core.objects.devices.parts import name_in, parse_device_taint
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.raw import Problems, Raw, as_mapping, as_optional_text
+from podwright.core.objects.taints import Taint
 
 IMPLICIT_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 """Each DeviceClass stands for the extended resource with this prefix and its name."""
@@ -40,7 +41,7 @@ class DeviceTaintRule:
     driver: str
     pool: str
     device: str
-    taint: DeviceTaint | None
+    taint: Taint | None
     problems: Problems
 
     def applies_to(self, driver: str, pool: str) -> bool:

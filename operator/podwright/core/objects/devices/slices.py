@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from podwright.core.objects.affinity import NodeAffinity
-from podwright.core.objects.devices.parts import Amount, DeviceTaint, name_in, parse_amount, parse_device_taint
+from podwright.core.objects.devices.parts import Amount, name_in, parse_amount, parse_device_taint
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.raw import (
@@ -29,6 +29,7 @@ from podwright.core.objects.raw import (
     json_type,
 )
 from podwright.core.objects.selectors import parse_node_selector
+from podwright.core.objects.taints import Taint
 
 _NUMBER: Final = r"(0|[1-9][0-9]{0,8})"
 _VERSION: Final = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-[0-9A-Za-z.-]+)?", re.ASCII)
@@ -139,7 +140,7 @@ class Device:
     consumes: Consumption
     counter_sets: frozenset[str]
     """The counter sets that it names, also those of which it consumes nothing."""
-    taints: tuple[DeviceTaint, ...]
+    taints: tuple[Taint, ...]
     reach: Reach
     binds_to_node: bool
     binding_conditions: tuple[str, ...]
@@ -290,7 +291,7 @@ def _device(driver: str, raw: Raw, where: str) -> Device:
     )
 
 
-def _parse_taints(raw: object, where: str) -> tuple[DeviceTaint, ...]:
+def _parse_taints(raw: object, where: str) -> tuple[Taint, ...]:
     return tuple(
         parse_device_taint(as_mapping(item, f"{where}[{i}]"), f"{where}[{i}]")
         for i, item in enumerate(as_list(raw, where))

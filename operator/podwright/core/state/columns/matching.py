@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from podwright.core.objects.affinity import NodeAffinity
 from podwright.core.objects.node import Node
 from podwright.core.objects.selectors import NodeSelectorTerm, Requirement
-from podwright.core.objects.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Tolerations
+from podwright.core.objects.taints import PREFER_NO_SCHEDULE, Taint, Tolerations
 from podwright.core.state.columns.derived import DerivedColumns
 from podwright.core.state.columns.requirements import Mask, RequirementMasks, all_of, any_of, as_column
 from podwright.core.state.columns.table import NodeTable
@@ -26,7 +26,6 @@ Int64s = NDArray[np.int64]
 
 TAINT_SETS_AT_ONCE: Final = 256
 """How many taint lists are compared with tolerations between two points."""
-_FILTERED_EFFECTS: Final = (NO_SCHEDULE, NO_EXECUTE)
 
 
 def affinity_column(derived: DerivedColumns, affinity: NodeAffinity) -> Bools:
@@ -76,7 +75,7 @@ def intolerable_column(derived: DerivedColumns, tolerations: Tolerations, *, com
 
 def tolerates_all(taints: tuple[Taint, ...], tolerations: Tolerations, *, compare: bool) -> bool:
     """True if every NoSchedule and NoExecute taint is tolerated."""
-    return all(tolerations.tolerate(taint, compare=compare) for taint in taints if taint.effect in _FILTERED_EFFECTS)
+    return all(tolerations.tolerate(taint, compare=compare) for taint in taints if taint.prevents)
 
 
 def count_intolerable(taints: tuple[Taint, ...], tolerations: Tolerations, *, compare: bool) -> int:

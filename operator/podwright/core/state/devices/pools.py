@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.core.objects.devices.classes import DeviceTaintRule
-from podwright.core.objects.devices.parts import DeviceTaint
 from podwright.core.objects.devices.slices import Device, DeviceId, PoolId, ResourceSlice
+from podwright.core.objects.taints import Taint
 from podwright.core.state.devices.shapes import ShapeNumbers
 
 Amounts = Mapping[str, Mapping[str, int]]
@@ -29,7 +29,7 @@ class PoolDevice:
     device: Device
     device_id: DeviceId
     slice: ResourceSlice
-    taints: tuple[DeviceTaint, ...]
+    taints: tuple[Taint, ...]
     shape_number: int
 
 
