@@ -43,7 +43,7 @@ class ReusedRoom:
         if not pod.group or pod.preempted or not self._leads():
             return
         known = map(self._cache.groups.get, self._naming.get(pod.group, ()))
-        group = next((each for each in known if each is not None and self._waits(each)), None)
+        group = next((each for each in known if each is not None and self._is_short(each)), None)
         if group is not None:
             self._hold(group, pod, node)
 
@@ -61,6 +61,12 @@ class ReusedRoom:
     def _waits(self, group: PodGroup) -> bool:
         groups = self._cache.groups
         return not groups.minimum_placed(group) or bool(groups.members(group.key).unplaced())
+
+    def _is_short(self, group: PodGroup) -> bool:
+        """Less room is held than the gang has pods that wait. Who creates pods that come and go holds no more than that."""
+        name, reservations = reused_name(group.uid), self._cache.reservations
+        free = 0 if reservations.get(name) is None else reservations.counts(name)[0]
+        return free < len(self._cache.groups.members(group.key).unplaced())
 
     def _hold(self, group: PodGroup, pod: PodInfo, node: str) -> None:
         name, until, slots = reused_name(group.uid), self._wall() + KEPT_SECONDS, [slot_for(pod, node)]

@@ -28,6 +28,7 @@ class Update:
         for index in range(2):
             self.engine.assigned.put(self.member("old", index, f"n{index}"))
         self.gang("new", **{"reuseReservationRef": {"name": "old", "namespace": "default"}, **spec})
+        self.new_pods(spec=GATE)
 
     def gang(self, name: str, uid: str = "", **spec: Any) -> None:
         metadata = {"name": name, "namespace": "default", "uid": uid or name}
@@ -121,6 +122,15 @@ async def test_it_starts_elsewhere_if_the_room_is_gone():
         assert it.held == []
 
 
+async def test_pods_that_come_and_go_hold_no_more_room_than_there_are_pods_that_wait_for_it():
+    it = Update(free=2)
+    for turn in range(3):
+        for index in range(2):
+            it.engine.assigned.put(it.member("old", index, f"n{(turn + index) % 4}"))
+            it.leaves(index)
+    assert it.held == ["n0", "n1"]
+
+
 async def test_a_pod_that_finishes_before_it_is_deleted_leaves_its_room_once():
     it = Update()
     it.engine.assigned.put(it.member("old", 0, "n0", status={"phase": "Failed"}))
@@ -134,6 +144,7 @@ async def test_a_pod_that_finishes_before_it_was_seen_on_its_node_leaves_its_roo
     it.gang("second", reuseReservationRef={"name": "first"})
     for index in range(2):
         it.engine.pending.put(it.member("first", index))
+        it.engine.pending.put(it.member("second", index, spec=GATE))
     async with deciding(it.rig):
         await settle()
         node = it.rig.placed_on("first-0")
