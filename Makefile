@@ -72,9 +72,9 @@ faults: venv ## run all fault tests, including the long ones, with their figures
 .PHONY: fuzz
 fuzz: venv ## run the fuzz tests with far more cases than make test has (ARGS="-k mutated")
 	PODWRIGHT_EXAMPLES=10 $(BIN)/python -m pytest --timeout 0 -m hypothesis tests/unit $(ARGS)
-	PODWRIGHT_WAVES=100000 PODWRIGHT_HTTP_CASES=1000000 PODWRIGHT_GENERATED=100000 PODWRIGHT_GENERATED_POLICIES=5000 PODWRIGHT_CONFIGURATION_CASES=2000 PODWRIGHT_EXTENDER_CASES=300 PODWRIGHT_CEL_CASES=200000 PODWRIGHT_CEL_EXPRESSIONS=100000 PODWRIGHT_ORACLE_CASES=50000 PODWRIGHT_SAMPLED_CASES=1 PODWRIGHT_RECLAIMS=5000 PODWRIGHT_REBALANCES=10000 $(BIN)/python -m pytest --timeout 0 \
+	PODWRIGHT_WAVES=100000 PODWRIGHT_HTTP_CASES=1000000 PODWRIGHT_GENERATED=100000 PODWRIGHT_GENERATED_POLICIES=5000 PODWRIGHT_CONFIGURATION_CASES=2000 PODWRIGHT_EXTENDER_CASES=300 PODWRIGHT_TREES=500 PODWRIGHT_CEL_CASES=200000 PODWRIGHT_CEL_EXPRESSIONS=100000 PODWRIGHT_ORACLE_CASES=50000 PODWRIGHT_SAMPLED_CASES=1 PODWRIGHT_RECLAIMS=5000 PODWRIGHT_REBALANCES=10000 $(BIN)/python -m pytest --timeout 0 \
 	  tests/unit/kube/client/test_response.py tests/unit/engine/intake/test_generated_objects.py tests/unit/kube/policies/test_generated_policies.py \
-	  tests/contract/test_kubeconfigs.py tests/conformance/test_configuration.py tests/conformance/test_cel.py tests/unit/core/cel_columns tests/conformance/test_oracle.py tests/conformance/test_explain.py tests/conformance/test_simulation.py tests/unit/simulator/test_redaction.py tests/integration/test_extender_oracle.py \
+	  tests/contract/test_kubeconfigs.py tests/conformance/test_configuration.py tests/conformance/test_cel.py tests/unit/core/cel_columns tests/conformance/test_oracle.py tests/conformance/test_explain.py tests/conformance/test_simulation.py tests/unit/simulator/test_redaction.py tests/integration/test_extender_oracle.py tests/integration/test_composite_conformance.py \
 	  tests/hostile/test_memory.py tests/unit/core/preemption/test_reclaim_histories.py tests/unit/core/rebalance/test_plans_hold.py tests/unit/engine/rebalance/test_moves_hold.py $(ARGS)
 
 .PHONY: conformance

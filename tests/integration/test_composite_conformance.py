@@ -30,7 +30,7 @@ from support.control_plane import operator_process as kit
 from support.gangs.pod_groups import WORKLOAD
 from support.properties import case_count
 
-COUNT = case_count("PODWRIGHT_TREES", 500)
+COUNT = case_count("PODWRIGHT_TREES", 200)
 SEED = int(os.environ.get("PODWRIGHT_TREES_SEED") or 1)
 SETTLED_SECONDS = 10.0
 NAMESPACE = "default"
