@@ -80,6 +80,10 @@ class Members:
         return len(self.placed) - len(self.ending) + len(self.succeeded)
 
     @property
+    def unplaced_count(self) -> int:
+        return len(self.waiting) - self.assumed
+
+    @property
     def empty(self) -> bool:
         return not (self.waiting or self.placed or self.succeeded)
 

@@ -237,8 +237,16 @@ class Reservations:
         return gone
 
     def extend(self, name: str, slots: Sequence[Slot], until: float) -> None:
-        """Adds free slots to a reservation, and holds it until then. Raises KeyError."""
+        """Adds free slots to a reservation, and holds it until then. Slots that are lost are left out from now on. Raises
+        KeyError.
+        """
         known = self._known[name]
+        if known.broken:
+            left = {slot.uid for slot in (*known.free.values(), *known.taken.values())}
+            kept = [slot for index, slot in enumerate(known.reservation.slots) if slot_uid(name, index) in left]
+            self.remove(name)
+            self.set(replace(known.reservation, slots=[*kept, *slots], until=until))
+            return
         first = len(known.reservation.slots)
         known.reservation = replace(known.reservation, slots=[*known.reservation.slots, *slots], until=until)
         for slot in _slots_of(known.reservation, first):

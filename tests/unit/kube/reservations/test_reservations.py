@@ -260,6 +260,7 @@ async def test_room_that_a_gang_takes_over_has_an_object_that_another_process_un
             labels = {GROVE_LABEL: "old", "grove.io/podclique": "c"}
             raw = ours(f"old-{index}", labels=labels, requests={GPU: "1"}, priority=7)
             engine.assigned.put(on_node(raw, f"n{index}"))
+            engine.pending.put(ours(f"new-{index}", labels={**labels, GROVE_LABEL: "new"}))
             engine.assigned.drop(f"default/old-{index}", None)
         await until(lambda: changes(it))
         made = changes(it)[-1]

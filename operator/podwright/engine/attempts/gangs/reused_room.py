@@ -7,6 +7,7 @@ Grove's API: `PodGangSpec` in `scheduler/api/core/v1alpha1/podgang.go` at fcc3b3
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Final
 
 from podwright.core.gangs.gathering import slot_for
@@ -19,6 +20,8 @@ from podwright.engine.state import EngineState
 
 KEPT_SECONDS: Final = 600.0
 """For how long room is held after the last pod has left it."""
+MOST_NAMING: Final = 16
+"""Of how many gangs that name the same one it is asked whether they need room."""
 
 
 class ReusedRoom:
@@ -40,9 +43,9 @@ class ReusedRoom:
         """The pod has left its node, and no other pod has got its room yet. What was evicted for others leaves it to
         these.
         """
-        if not pod.group or pod.preempted or not self._leads():
+        if not pod.group or pod.preempted or self._cache.present(node) is None or not self._leads():
             return
-        known = map(self._cache.groups.get, self._naming.get(pod.group, ()))
+        known = map(self._cache.groups.get, islice(self._naming.get(pod.group, ()), MOST_NAMING))
         group = next((each for each in known if each is not None and self._is_short(each)), None)
         if group is not None:
             self._hold(group, pod, node)
@@ -60,13 +63,13 @@ class ReusedRoom:
 
     def _waits(self, group: PodGroup) -> bool:
         groups = self._cache.groups
-        return not groups.minimum_placed(group) or bool(groups.members(group.key).unplaced())
+        return not groups.minimum_placed(group) or groups.members(group.key).unplaced_count > 0
 
     def _is_short(self, group: PodGroup) -> bool:
-        """Less room is held than the gang has pods that wait. Who creates pods that come and go holds no more than that."""
+        """Less room is held than the gang has pods that wait. Pods that come and go hold no more than that."""
         name, reservations = reused_name(group.uid), self._cache.reservations
         free = 0 if reservations.get(name) is None else reservations.counts(name)[0]
-        return free < len(self._cache.groups.members(group.key).unplaced())
+        return free < self._cache.groups.members(group.key).unplaced_count
 
     def _hold(self, group: PodGroup, pod: PodInfo, node: str) -> None:
         name, until, slots = reused_name(group.uid), self._wall() + KEPT_SECONDS, [slot_for(pod, node)]

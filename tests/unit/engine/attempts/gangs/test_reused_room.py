@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from podwright.core.objects.pod_group import GROVE_KIND, GROVE_LABEL, parse_pod_group
+from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import GROVE_API, GROVE_KIND, GROVE_LABEL, parse_pod_group
+from podwright.core.state.pod_groups import Members
 from podwright.core.state.reservations import reused_name
 from podwright.engine.attempts.gangs.reused_room import KEPT_SECONDS
+from support.costs.call_counts import calls_of
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 
 ALL = {"cpu": "8"}
@@ -129,6 +132,57 @@ async def test_pods_that_come_and_go_hold_no_more_room_than_there_are_pods_that_
             it.engine.assigned.put(it.member("old", index, f"n{(turn + index) % 4}"))
             it.leaves(index)
     assert it.held == ["n0", "n1"]
+
+
+async def test_room_that_more_important_pods_have_taken_is_forgotten():
+    it = Update()
+    reservations, nominator = it.engine.cache.reservations, it.engine.cache.nominator
+    high = parse_pod(ours("high", priority=1))
+    for _ in range(5):
+        it.engine.assigned.put(it.member("old", 0, "n0"))
+        it.leaves(0)
+        (slot,) = nominator.on("n0")
+        reservations.give_way(slot, high)
+    it.leaves(1)
+    assert it.held == ["n1"], "a scheduler that takes over holds what the object says"
+    assert reservations.counts(reused_name("new")) == (1, 0, 0)
+
+
+async def test_a_pod_whose_node_is_gone_leaves_no_room():
+    it = Update()
+    it.engine.nodes.drop("n0", None)
+    it.leaves(0)
+    assert it.held == []
+
+
+def test_what_a_pod_that_leaves_costs_does_not_depend_on_how_many_pods_wait():
+    def looks(waiting: int) -> int:
+        it, seen = Update(), []
+        for index in range(2, waiting):
+            it.engine.pending.put(it.member("new", index, spec=GATE))
+        members = it.engine.cache.groups.members(f"{GROVE_API}:default/new")
+        assert members.unplaced_count == len(members.unplaced()) == waiting
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Members, "unplaced", lambda each: seen.extend(each.waiting) or [*each.waiting.values()])
+            it.leaves(0)
+            it.engine.reused_room.release()
+        assert it.held == ["n0"]
+        return len(seen)
+
+    assert looks(20) == looks(2)
+
+
+def test_what_a_pod_that_leaves_costs_does_not_depend_on_how_many_gangs_name_its_gang():
+    def calls(naming: int) -> int:
+        it = Update()
+        for index in range(naming):
+            it.gang(f"other-{index}", reuseReservationRef={"name": "old"})
+        it.engine.objects(GROVE_KIND).drop("default/new", None)
+        found = calls_of(lambda: it.leaves(0))
+        assert len(it.engine.cache.reservations) == 0
+        return found
+
+    assert calls(800) < 1.5 * calls(100)
 
 
 async def test_a_pod_that_finishes_before_it_is_deleted_leaves_its_room_once():
