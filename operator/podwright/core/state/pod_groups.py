@@ -437,10 +437,12 @@ class PodGroups:
         return f"{self.placed_text(group.key)}, {self.members(group.key).total} exist"
 
     def waiting(self) -> Sequence[str]:
-        """The `progress` of each gang, or hierarchy of gangs, whose minimum is not placed, sorted."""
-        gangs = (group for group in self._groups.values() if group.gang and group.key not in self._above)
-        waiting = (group for group in gangs if not self.minimum_placed(group))
-        return sorted(self.progress(group) for group in waiting if self.members(group.key).total)
+        """The `progress` of each gang whose minimum is not placed, sorted. A hierarchy counts as one gang until its own
+        minimum is placed.
+        """
+        gangs = (group for group in self._groups.values() if group.gang and not self.minimum_placed(group))
+        waiting = (group for group in gangs if self.members(group.key).total and not self._starts_with_others(group))
+        return sorted(map(self.progress, waiting))
 
     def placed_text(self, key: str) -> str:
         """How many pods of a group have a node, by the name of its workload. Of a group that does not exist, as well."""
@@ -628,6 +630,11 @@ class PodGroups:
             members.placed.update({uid: pod for uid, pod in current.items() if uid not in pods})
 
     # Internals
+
+    def _starts_with_others(self, group: PodGroup) -> bool:
+        """True if a hierarchy above the group has not started yet."""
+        top = self._groups.get(self._hierarchies.root_of(group.key))
+        return top is not None and top is not group and not self.minimum_placed(top)
 
     def _group_changed(self, kind: str, before: Object | None, after: Object | None) -> None:
         namespace, name = key_of(after or before or {})

@@ -78,6 +78,17 @@ def test_a_hierarchy_says_how_many_pods_it_needs_by_the_name_of_its_workload(gro
     assert said() == ["JobSet default/train: 3 pods have a node"]
 
 
+def test_gangs_below_a_hierarchy_that_has_started_or_is_not_there_say_that_they_wait_themselves(groups):
+    put(groups, composite("top"), leaf("a", "top"), leaf("b", "top", pods=2), leaf("c", "gone"))
+    groups.cache.set_node(parse_node(make_node("n")))
+    for name, group in (("p", "a"), ("q", "b"), ("r", "c")):
+        groups.add_waiting(member(name, group))
+    names = lambda: [text.partition(":")[0] for text in groups.waiting()]
+    assert names() == ["default/c", "default/top"]
+    groups.cache.set_pod(member("p", "a", node="n"))
+    assert names() == ["default/b", "default/c"]
+
+
 def test_members_wait_for_the_group_at_the_top_whichever_comes_last(groups):
     pod = member("p", "leaf")
     groups.add_waiting(pod)
