@@ -11,7 +11,8 @@ the epoch.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from math import inf
 from typing import Final
 
@@ -19,9 +20,10 @@ from podwright.core.gangs.run_times import run_times_of
 from podwright.core.gangs.start_times import EarliestStart
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
+from podwright.core.objects.resources import resource_list
 from podwright.core.queues.flavors import judged
 from podwright.core.queues.queues import amount_text, queues_of
-from podwright.core.queues.tree import add_amounts
+from podwright.core.queues.tree import Queue, QueueTree, add_amounts
 from podwright.core.state.cache import Cache
 from podwright.core.state.reservations import Reservation, Slot, gathered_name
 from podwright.core.state.transaction import CacheTransaction
@@ -47,10 +49,13 @@ class DueGang:
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """A gang that gathers room: the name of its reservation, and the uids of the pods that will have ended."""
+    """A gang that gathers room: the name of its reservation, the uids of the pods that will have ended, and what is held
+    on each node, whichever member comes there.
+    """
 
     reservation: str
     ended: frozenset[str]
+    needed: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,15 @@ class _Room:
     members: Sequence[PodInfo]
     nodes: Sequence[str]
     ended: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Of several rooms: what the members request, what the pods that will have ended free, by queue, and their uids."""
+
+    requested: Mapping[str, int] = field(default_factory=dict)
+    freed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
 
 
 class GatheringGangs:
@@ -88,7 +102,13 @@ class GatheringGangs:
         that are without their gang.
         """
         self._cache.reservations.join_parts()
-        return [each.name for each in self._cache.reservations.gathered() if not self._adopts(each)]
+        gathered = sorted(self._cache.reservations.gathered(), key=self._turn)
+        return [each.name for each in gathered if not self._adopts(each)]
+
+    def _turn(self, reservation: Reservation) -> tuple[float, float]:
+        """What sorts the gangs of a queue."""
+        waiting = self._cache.groups.members(reservation.group).unplaced()
+        return min(map(_importance, waiting), default=(inf, inf))
 
     def _adopts(self, reservation: Reservation) -> bool:
         group = self._cache.groups.get(reservation.group)
@@ -105,7 +125,11 @@ class GatheringGangs:
             for uid, pod in info.pods.items()
             if pod.group != reservation.group and self._queues.queue_of(pod)
         )
-        self._gathering.setdefault(queue, {})[reservation.group] = _Gang(reservation.name, ended)
+        self._gathering.setdefault(queue, {})[reservation.group] = _Gang(
+            reservation.name,
+            ended,
+            _needed_on((slot.node, resource_list(slot.requests, "")) for slot in reservation.slots),
+        )
         return True
 
     def release(self, now: float) -> Sequence[str]:
@@ -148,7 +172,7 @@ class GatheringGangs:
     def _in_order(self, queue: str) -> Iterator[PodGroup]:
         """The groups that wait before the first single pod does."""
         waiting, seen = self._queues.waiting_pods(queue), set[str]()
-        for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.creation)):
+        for pod in sorted(waiting, key=_importance):
             group = self._cache.groups.of(pod) if pod.group else None
             if group is None:
                 return
@@ -175,9 +199,12 @@ class GatheringGangs:
         """
         group = due.group
         nodes = [] if start is None else [start.nodes.get(pod.uid, "") for pod in due.members]
-        gangs = self._gathering.get(due.queue, {})
-        room = None if start is None else _Room(due.members, nodes, start.ended)
-        if start is None or room is None or not self._is_owed(due.queue, [*self._rooms(gangs).values(), room]):
+        owed = False
+        if start is not None:
+            tree = self._queues.shared_out()
+            rooms = [*self._rooms(self._gathering.get(due.queue, {})).values(), _Room(due.members, nodes, start.ended)]
+            owed = self._is_owed(tree.get(due.queue), reduce(partial(self._with, tree), rooms, _Sums()))
+        if start is None or not owed:
             self._vain[due.queue] = group.key, now + AGAIN_SECONDS
             return None
         if self._cache.groups.get(group.key) != group or not self._cache.groups.members(group.key).unplaced():
@@ -192,7 +219,8 @@ class GatheringGangs:
             group_uid=group.uid,
             at=start.at if known else 0.0,
         )
-        self._gathering.setdefault(due.queue, {})[group.key] = _Gang(reservation.name, start.ended)
+        needed = _needed_on((node, pod.requests.amounts) for pod, node in zip(due.members, nodes, strict=True) if node)
+        self._gathering.setdefault(due.queue, {})[group.key] = _Gang(reservation.name, start.ended, needed)
         return reservation
 
     def _needed(self, group: PodGroup) -> Sequence[PodInfo]:
@@ -222,23 +250,23 @@ class GatheringGangs:
             before = [pod for pod in there if end_of(pod, now) <= until]
             rooms[key] = replace(room, ended=room.ended.union(pod.uid for pod in before))
             ending += before
-        kept: dict[str, _Room] = {}
+        kept, sums = set[str](), _Sums()
         with CacheTransaction(self._cache) as transaction:
             without_queue = {pod.uid: pod for pod in ending if not self._queues.queue_of(pod)}
             transaction.remove([*without_queue.values()])  # they lessen what all share
+            tree = self._queues.shared_out()
             for key, room in rooms.items():
-                if self._is_there(key, room) and self._is_owed(queue, [*kept.values(), room]):
-                    kept[key] = room
+                more = self._with(tree, sums, room)
+                if self._is_there(key, gangs[key], room.ended) and self._is_owed(tree.get(queue), more):
+                    kept.add(key)
+                    sums = more
         return kept
 
-    def _is_there(self, key: str, room: _Room) -> bool:
+    def _is_there(self, key: str, gang: _Gang, ended: Collection[str]) -> bool:
         """False if the nodes are gone, or too small with the pods that stay, which other schedulers may place there."""
-        needed: dict[str, dict[str, int]] = {}
-        for pod, name in zip(room.members, room.nodes, strict=False):
-            add_amounts(needed.setdefault(name, {}), pod.requests.amounts)
-        for name, amounts in needed.items():
+        for name, amounts in gang.needed.items():
             info = self._cache.present(name)
-            staying = [] if info is None else [pod for uid, pod in info.pods.items() if uid not in room.ended]
+            staying = [] if info is None else [pod for uid, pod in info.pods.items() if uid not in ended]
             if any(pod.group == key for pod in staying):
                 continue  # the gang has begun to start there
             for resource, amount in amounts.items():
@@ -247,27 +275,43 @@ class GatheringGangs:
                     return False
         return True
 
-    def _is_owed(self, name: str, rooms: Sequence[_Room]) -> bool:
-        """True if the queue and those above it stay within the larger of share and guarantee with all of these
-        members.
-        """
-        tree, amounts = self._queues.shared_out(), dict[str, int]()
-        for room in rooms:
-            for pod, node in zip(room.members, room.nodes, strict=False):
-                add_amounts(amounts, judged(tree.tracked(self._queues.amounts_on(pod, node))))
-        freed: dict[str, dict[str, int]] = {}
-        for uid in frozenset[str]().union(*(room.ended for room in rooms)):
+    def _with(self, tree: QueueTree, sums: _Sums, room: _Room) -> _Sums:
+        """The sums with those of one more room."""
+        requested = dict(sums.requested)
+        for pod, node in zip(room.members, room.nodes, strict=False):
+            add_amounts(requested, judged(tree.tracked(self._queues.amounts_on(pod, node))))
+        freed = {name: dict(amounts) for name, amounts in sums.freed.items()}
+        for uid in room.ended - sums.ended:
             if (info := self._cache.placement(uid)) is not None:
                 pod = info.pods[uid]
                 for above in self._queues.path(self._queues.queue_of(pod)):
                     add_amounts(freed.setdefault(above, {}), tree.tracked(self._queues.placed_amounts(pod)))
-        queue = tree.get(name)
+        return _Sums(requested, freed, sums.ended | room.ended)
+
+    @staticmethod
+    def _is_owed(queue: Queue | None, sums: _Sums) -> bool:
+        """True if the queue and those above it stay within the larger of share and guarantee with all of these
+        members.
+        """
         return queue is not None and all(
-            above.held.get(resource, 0) - freed.get(above.spec.name, {}).get(resource, 0) + amount
+            above.held.get(resource, 0) - sums.freed.get(above.spec.name, {}).get(resource, 0) + amount
             <= above.entitled(resource)
             for above in queue.path
-            for resource, amount in amounts.items()
+            for resource, amount in sums.requested.items()
         )
+
+
+def _needed_on(rooms: Iterable[tuple[str, Mapping[str, int]]]) -> Mapping[str, Mapping[str, int]]:
+    """The sum for each node."""
+    needed: dict[str, dict[str, int]] = {}
+    for node, amounts in rooms:
+        add_amounts(needed.setdefault(node, {}), amounts)
+    return needed
+
+
+def _importance(pod: PodInfo) -> tuple[int, float]:
+    """The order of the pods of a queue."""
+    return -pod.priority, pod.creation
 
 
 def slot_for(pod: PodInfo, node: str) -> Slot:

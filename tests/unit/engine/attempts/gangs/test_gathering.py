@@ -13,6 +13,7 @@ from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.nominator import reservation_of
 from podwright.core.state.reservations import Reservation, Slot, gathered_name
+from support.costs.call_counts import calls_of
 from support.engine.kit import Rig, deciding, ours, settle
 
 GPU = "nvidia.com/gpu"
@@ -44,14 +45,14 @@ class Queued:
     def ends(self, name):
         self.engine.assigned.drop(f"default/{name}", None)
 
-    def gang(self, name, size, gpus, needed=None):
+    def gang(self, name, size, gpus, needed=None, created=START):
         self.engine.cache.groups.serve(PLUGINS_API)
         metadata = {"name": name, "namespace": "default", "uid": name}
         self.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": needed or size}})
         for index in range(size):
             labels = {QUEUE_LABEL: "q", GROUP_LABEL: name}
             raw = ours(f"{name}{index}", labels=labels, requests={GPU: str(gpus)})
-            raw["metadata"]["creationTimestamp"] = START
+            raw["metadata"]["creationTimestamp"] = created
             self.engine.pending.put(raw)
 
     def pod(self, name, gpus, limit=None, queue=""):
@@ -408,6 +409,23 @@ async def test_not_all_gangs_of_a_queue_gather_room():
         assert len(it.held) == MOST_GANGS
 
 
+async def test_what_gangs_that_gather_room_cost_grows_with_their_number_only():
+    async def calls(gangs):
+        it = Queued()
+        for index in range(gangs):
+            it.rig.node(f"more{index}", allocatable={GPU: "4"})
+            it.runs(f"r{index}", f"more{index}", 4)
+            it.gang(f"g{index}-", 4, 1)
+        it.runs("a", "n0", 4)
+        it.runs("b", "n1", 4)
+        async with deciding(it.rig):
+            await it.later(400)
+            assert len(it.engine.gathering.held()) == gangs
+            return calls_of(it.engine.gathering.begin)
+
+    assert await calls(MOST_GANGS) < 5 * await calls(MOST_GANGS // 4)
+
+
 def after_a_restart(it, uid="g", node="n1", group="g"):
     """The API server has room for a gang, which another process has held."""
     key = f"{PLUGINS_API}:default/{group}"
@@ -466,6 +484,44 @@ async def test_several_gangs_of_a_queue_are_taken_over():
     async with deciding(it.rig):
         await it.later(1)
         assert it.engine.gathering.held().keys() == {"gang-g", "gang-h"}
+
+
+async def test_after_a_restart_the_first_gang_of_a_queue_keeps_the_room_to_which_it_is_entitled():
+    it = Queued(quotas={GPU: Quota(guarantee=6, weight=0)})
+    it.queues.set(QueueRules("o", quotas={GPU: Quota()}, reclaim_min_runtime=10.0**9))
+    for name, node in (("a", "n0"), ("b", "n1")):
+        it.runs(name, node, 4, limit=10_000, queue="o")
+    it.pod("more", 4, queue="o")
+    it.gang("z", 2, 2)
+    it.gang("a", 2, 2, created="1970-01-01T00:16:41Z")
+    for name, node in (("a", "n0"), ("z", "n1")):
+        after_a_restart(it, uid=name, group=name, node=node)
+    async with deciding(it.rig):
+        await it.later(1)
+        assert it.engine.gathering.held().keys() == {"gang-z"}
+
+
+async def test_the_room_stays_held_when_a_member_is_created_anew():
+    it = Queued()
+    it.rig.node("small", allocatable={GPU: "1"})
+    it.runs("a", "n0", 4, limit=2000)
+    it.runs("b", "n1", 4)
+    it.runs("c", "small", 1, limit=2000)
+    it.gang("g", 1, 4, needed=2)
+
+    def member(name, gpus):
+        labels = {QUEUE_LABEL: "q", GROUP_LABEL: "g"}
+        it.rig.pod(name, labels=labels, requests={GPU: str(gpus)}, metadata={"creationTimestamp": START})
+
+    member("less", 1)
+    async with deciding(it.rig):
+        await it.later(400)
+        held = it.engine.cache.reservations.get("gang-g")
+        assert it.held == ["n0", "small"]
+        it.engine.pending.drop("default/g0", None)
+        member("g1", 4)
+        await it.later(1)
+        assert it.engine.cache.reservations.get("gang-g") is held
 
 
 async def test_pods_for_which_others_were_evicted_keep_their_room_after_a_restart():
