@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from podwright.core.framework import contract
 from podwright.core.framework.args import decode_args
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import CycleState, Feasible, PreFilterPlugin, PreFilterResult, PreScorePlugin
@@ -85,6 +86,7 @@ def verdicts(plugin: Any, pod: PodInfo) -> dict[str, str]:
     assert not isinstance(answer, Status) or answer.code in (Code.SUCCESS, Code.SKIP), answer
     found: dict[str, str] = {}
     result = plugin.filter_all(state, pod, cache.table)
+    assert contract.filter_result(plugin, result, cache.table.size) is result
     for slot, node in enumerate(cache.table.nodes):
         if node is None:
             continue
@@ -98,6 +100,12 @@ def verdicts(plugin: Any, pod: PodInfo) -> dict[str, str]:
     return found
 
 
+def checked(plugin: Any, answer: Any, feasible: Feasible) -> Any:
+    """The answer of `score_all` or `normalize`: an array or a number as the framework expects it. It does not look."""
+    assert contract.scores_of(plugin, answer, len(feasible)) is answer
+    return answer
+
+
 def raw_scores(plugin: Any, pod: PodInfo) -> dict[str, int]:
     """Raw scores by node name. Asserts that the vectorised score is the same, for all nodes and for some."""
     cache, state = plugin.handle.cache, CycleState()
@@ -108,8 +116,8 @@ def raw_scores(plugin: Any, pod: PodInfo) -> dict[str, int]:
             plugin.pre_score(state, pod, feasible)
         each = [plugin.score(state, pod, cache.node_at(int(slot))) for slot in slots]
         if plugin.score_all is not None:
-            together = np.broadcast_to(np.asarray(plugin.score_all(state, pod, feasible), np.int64), len(slots))
-            assert together.tolist() == each
+            together = checked(plugin, plugin.score_all(state, pod, feasible), feasible)
+            assert np.broadcast_to(together, len(slots)).tolist() == each
     return {cache.table.names[slot]: plugin.score(state, pod, cache.node_at(int(slot))) for slot in rows}
 
 
@@ -124,8 +132,9 @@ def scores(plugin: Any, pod: PodInfo) -> dict[str, int] | None:
             return None
     values: Any = np.array([*raw_scores(plugin, pod).values()], np.int64)
     if plugin.score_all is not None:
-        values = plugin.score_all(state, pod, feasible)
+        values = checked(plugin, plugin.score_all(state, pod, feasible), feasible)
     if plugin.normalize is not None:
-        values = plugin.normalize(state, pod, values, feasible)
+        values = checked(plugin, plugin.normalize(state, pod, values, feasible), feasible)
+    contract.check_range(plugin, values)
     spread = np.broadcast_to(values, len(slots)).tolist()
     return {cache.table.names[slot]: score for slot, score in zip(slots, spread, strict=True)}
