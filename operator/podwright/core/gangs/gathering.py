@@ -154,14 +154,12 @@ class GatheringGangs:
         unless `gather` finds room for one before the next is asked for.
         """
         rules = self._queues.get(queue)
-        if rules is None or not rules.gather_after or len(self._gathering.get(queue, ())) >= MOST_GANGS:
+        if rules is None or not rules.gather_after:
             return
         vain, again_at = self._vain.get(queue, ("", 0.0))
-        for group in self._in_order(queue):
-            gangs = self._gathering.get(queue, {})
-            if group.key in gangs:
-                continue
-            if len(gangs) >= MOST_GANGS or (group.key == vain and again_at > now):
+        while len(gangs := self._gathering.get(queue, {})) < MOST_GANGS:
+            group = self._first(queue, but=gangs)
+            if group is None or (group.key == vain and again_at > now):
                 return
             if (due := self._due(queue, group, now - rules.gather_after)) is None:
                 return
@@ -169,16 +167,14 @@ class GatheringGangs:
             if group.key not in self._gathering.get(queue, {}):
                 return
 
-    def _in_order(self, queue: str) -> Iterator[PodGroup]:
-        """The groups that wait before the first single pod does."""
-        waiting, seen = self._queues.waiting_pods(queue), set[str]()
-        for pod in sorted(waiting, key=_importance):
-            group = self._cache.groups.of(pod) if pod.group else None
-            if group is None:
-                return
-            if group.key not in seen:
-                seen.add(group.key)
-                yield group
+    def _first(self, queue: str, but: Collection[str]) -> PodGroup | None:
+        """The group that waits first, but for these; None if a single pod comes before it. A queue may have very many
+        pods, so they are not sorted.
+        """
+        groups, waiting = self._cache.groups, self._queues.waiting_pods(queue)
+        others = (pod for pod in waiting if groups.key_of(pod) not in but) if but else waiting
+        first = min(others, key=_importance, default=None)
+        return groups.of(first) if first is not None and first.group else None
 
     def _due(self, queue: str, group: PodGroup, since: float) -> DueGang | None:
         """None unless the gang has waited since then, and only for room that nobody makes for it."""

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from podwright.core.gangs import gathering as module
 from podwright.core.gangs.gathering import MOST_GANGS
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
@@ -407,6 +408,33 @@ async def test_not_all_gangs_of_a_queue_gather_room():
     async with deciding(it.rig):
         await it.later(400)
         assert len(it.held) == MOST_GANGS
+
+
+async def test_the_pods_of_a_queue_are_looked_at_and_not_sorted(monkeypatch):
+    compared = []
+
+    class Rank(tuple):
+        __slots__ = ()
+
+        def __lt__(self, other):
+            compared.append(self)
+            return tuple(self) < tuple(other)
+
+        def __gt__(self, other):
+            return other < self
+
+    it, count = Queued(), 200
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=2000)
+    for index in Random(7).sample(range(count), count):
+        created = datetime.fromtimestamp(1000 + index, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        it.gang(f"g{index}-", 1, 4, created=created)
+    async with deciding(it.rig):
+        await it.later(600)
+        assert it.engine.gathering.held().keys() == {"gang-g0-", "gang-g1-"}
+        monkeypatch.setattr(module, "_importance", lambda pod: Rank((-pod.priority, pod.creation)))
+        await it.later(1)
+        assert 0 < len(compared) < 2 * count
 
 
 async def test_what_gangs_that_gather_room_cost_grows_with_their_number_only():
