@@ -132,18 +132,33 @@ class GatheringGangs:
         )
         return True
 
-    def release(self, now: float) -> Sequence[str]:
-        """The names of the reservations of gangs that do not wait any more, or whose queue no longer gathers room."""
-        released = []
-        for queue, gangs in [*self._gathering.items()]:
+    def release(self, now: float) -> Iterator[str]:
+        """The names of the reservations of gangs that do not wait any more, or whose queue no longer gathers room. Empty
+        between two steps, in which the cache may change: there may be many pods where room is held. What the steps find
+        may be out of date, so before room is released, it is looked at in one piece.
+        """
+        for queue in [*self._gathering]:
             rules = self._queues.get(queue) if self._queues.active else None
-            kept = self._still_owed(queue, gangs, now) if rules is not None and rules.gather_after else ()
-            for key in [key for key in gangs if key not in kept]:
-                released.append(gangs.pop(key).reservation)
+            gathers = rules is not None and rules.gather_after
+            if gathers:
+                owed, gangs, rooms = True, dict(self._gathering[queue]), dict[str, _Room]()
+                for key, room in self._rooms_then(gangs, now):
+                    rooms[key] = room
+                    yield ""
+                for _, owed in self._verdicts(queue, gangs, rooms):
+                    yield ""
+                    if not owed:
+                        break
+                if owed:
+                    continue
+            gangs = self._gathering[queue]
+            kept = self._still_owed(queue, gangs, now) if gathers else ()
+            released = [gangs.pop(key).reservation for key in [*gangs] if key not in kept]
+            if released:
                 self._vain.pop(queue, None)  # whoever is next may have room now
             if not gangs:
                 del self._gathering[queue]
-        return released
+            yield from released
 
     def names(self) -> Sequence[str]:
         """The queues whose gangs may gather room."""
@@ -198,7 +213,8 @@ class GatheringGangs:
         owed = False
         if start is not None:
             tree = self._queues.shared_out()
-            rooms = [*self._rooms(self._gathering.get(due.queue, {})).values(), _Room(due.members, nodes, start.ended)]
+            rooms = [room for _, room in self._rooms(self._gathering.get(due.queue, {}))]
+            rooms.append(_Room(due.members, nodes, start.ended))
             owed = self._is_owed(tree.get(due.queue), reduce(partial(self._with, tree), rooms, _Sums()))
         if start is None or not owed:
             self._vain[due.queue] = group.key, now + AGAIN_SECONDS
@@ -224,39 +240,47 @@ class GatheringGangs:
         waiting = self._cache.groups.members(group.key).unplaced()
         return [pod for pod in waiting if not pod.gates][: self._cache.groups.lacking(group)]
 
-    def _rooms(self, gangs: Mapping[str, _Gang]) -> dict[str, _Room]:
+    def _rooms(self, gangs: Mapping[str, _Gang]) -> Iterator[tuple[str, _Room]]:
         """By key: what is held for those of these gangs that still wait."""
-        rooms = {}
         for key, gang in gangs.items():
             held, group = self._cache.reservations.get(gang.reservation), self._cache.groups.get(key)
             members = () if group is None else self._needed(group)
             if held is not None and members:
-                rooms[key] = _Room(members, [slot.node for slot in held.slots], gang.ended)
-        return rooms
+                yield key, _Room(members, [slot.node for slot in held.slots], gang.ended)
 
-    def _still_owed(self, queue: str, gangs: Mapping[str, _Gang], now: float) -> Collection[str]:
-        """The keys of those of these gangs that wait for room to which the queue is entitled, although pods may have been
-        placed there meanwhile: those that end before, whoever placed them.
-        """
-        rooms, end_of, ending = self._rooms(gangs), run_times_of(self._cache).end_of, list[PodInfo]()
-        for key, room in rooms.items():
+    def _rooms_then(self, gangs: Mapping[str, _Gang], now: float) -> Iterator[tuple[str, _Room]]:
+        """The same, although pods may have been placed there meanwhile: those that end before, whoever placed them."""
+        end_of = run_times_of(self._cache).end_of
+        for key, room in self._rooms(gangs):
             held = self._cache.reservations.get(gangs[key].reservation)
             until = 0.0 if held is None else held.until
             there = [pod for name in {*room.nodes} if (info := self._cache.present(name)) for pod in info.pods.values()]
-            before = [pod for pod in there if end_of(pod, now) <= until]
-            rooms[key] = replace(room, ended=room.ended.union(pod.uid for pod in before))
-            ending += before
-        kept, sums = set[str](), _Sums()
+            yield key, replace(room, ended=room.ended.union(pod.uid for pod in there if end_of(pod, now) <= until))
+
+    def _still_owed(self, queue: str, gangs: Mapping[str, _Gang], now: float) -> Collection[str]:
+        """The keys of those of these gangs that wait for room to which the queue is entitled."""
+        rooms = dict(self._rooms_then(gangs, now))
+        ending = {uid: info for room in rooms.values() for uid in room.ended if (info := self._cache.placement(uid))}
+        pods = [info.pods[uid] for uid, info in ending.items()]
         with CacheTransaction(self._cache) as transaction:
-            without_queue = {pod.uid: pod for pod in ending if not self._queues.queue_of(pod)}
-            transaction.remove([*without_queue.values()])  # they lessen what all share
-            tree = self._queues.shared_out()
-            for key, room in rooms.items():
+            transaction.remove([pod for pod in pods if not self._queues.queue_of(pod)])  # they lessen what all share
+            return {key for key, owed in self._verdicts(queue, gangs, rooms) if owed}
+
+    def _verdicts(
+        self, queue: str, gangs: Mapping[str, _Gang], rooms: Mapping[str, _Room]
+    ) -> Iterator[tuple[str, bool]]:
+        """Whether each of these gangs waits for its room, which is there, and to which the queue is entitled beside those
+        before.
+        """
+        sums = _Sums()
+        for key, gang in gangs.items():
+            owed, room = False, rooms.get(key)
+            if room is not None and self._is_there(key, gang, room.ended):
+                tree = self._queues.shared_out()
                 more = self._with(tree, sums, room)
-                if self._is_there(key, gangs[key], room.ended) and self._is_owed(tree.get(queue), more):
-                    kept.add(key)
-                    sums = more
-        return kept
+                owed = self._is_owed(tree.get(queue), more)
+                sums = more if owed else sums
+            yield key, owed
 
     def _is_there(self, key: str, gang: _Gang, ended: Collection[str]) -> bool:
         """False if the nodes are gone, or too small with the pods that stay, which other schedulers may place there."""

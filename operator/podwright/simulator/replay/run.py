@@ -407,7 +407,7 @@ class _Replay:
         while self._again:
             self._bring_back()
             self._scheduling.run()
-        if released := self._scheduling.gangs.release(self._cluster.clock.now):
+        if released := [*filter(None, self._scheduling.gangs.release(self._cluster.clock.now))]:
             self._give_back(released)
             self._schedule()
 

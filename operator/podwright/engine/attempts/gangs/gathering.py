@@ -45,6 +45,7 @@ class Gathering:
         """True once this instance decides which gangs gather room. Before, the objects of the API server say it."""
         self._gangs = GatheringGangs(state.cache)
         self._task: asyncio.Task[None] | None = None
+        self._releasing: asyncio.Task[None] | None = None
 
     def take_over(self) -> None:
         """Called when this process leads. What another one, or this one before a restart, has held goes on being held:
@@ -61,21 +62,29 @@ class Gathering:
         """Looks after all queues, beside the loop, unless that is still going on."""
         if not self._gangs:
             return
-        for name in self._gangs.release(self._sources.wall()):
-            self._reservations.remove(name)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._gather(), name="podwright gathering of room")
+        if self._releasing is None or self._releasing.done():
+            self._releasing = asyncio.create_task(self._release(), name="podwright release of gathered room")
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._gather(self._releasing), name="podwright gathering of room")
 
     def held(self) -> Mapping[str, Reservation]:
         """The reservations of gangs, by name."""
         return self._gangs.held()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._task, self._releasing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _gather(self) -> None:
+    async def _release(self) -> None:
+        for name in self._gangs.release(self._sources.wall()):
+            if name:
+                self._reservations.remove(name)
+            await asyncio.sleep(0)
+
+    async def _gather(self, released: asyncio.Task[None]) -> None:
+        await released
         for queue in self._gangs.names():
             for due in self._gangs.due(queue, self._sources.wall()):
                 await self._plan(due)

@@ -437,8 +437,8 @@ async def test_the_pods_of_a_queue_are_looked_at_and_not_sorted(monkeypatch):
         assert 0 < len(compared) < 2 * count
 
 
-async def test_what_gangs_that_gather_room_cost_grows_with_their_number_only():
-    async def calls(gangs):
+async def test_whether_gangs_still_wait_is_looked_at_in_steps_that_do_not_grow_with_their_number():
+    async def steps(gangs):
         it = Queued()
         for index in range(gangs):
             it.rig.node(f"more{index}", allocatable={GPU: "4"})
@@ -448,10 +448,16 @@ async def test_what_gangs_that_gather_room_cost_grows_with_their_number_only():
         it.runs("b", "n1", 4)
         async with deciding(it.rig):
             await it.later(400)
-            assert len(it.engine.gathering.held()) == gangs
-            return calls_of(it.engine.gathering.begin)
+            adopted = module.GatheringGangs(it.engine.cache)
+            assert (adopted.take_over(), len(adopted.held())) == ([], gangs)
+        released = adopted.release(it.rig.now)
+        found = [calls_of(lambda: next(released)) for _ in range(2 * gangs)]
+        assert [*released] == []
+        return max(found), sum(found)
 
-    assert await calls(MOST_GANGS) < 5 * await calls(MOST_GANGS // 4)
+    few, many = await steps(MOST_GANGS // 4), await steps(MOST_GANGS)
+    assert many[0] < 2 * few[0]
+    assert many[1] < 5 * few[1]
 
 
 def after_a_restart(it, uid="g", node="n1", group="g"):
