@@ -68,6 +68,8 @@ class QueuedPod:
     """The current attempt is due to `Waits.max_unschedulable`, not to an event."""
     for_room: bool = False
     """The current attempt is due to an event after which its group might have room."""
+    room_in_vain: bool = False
+    """So was the last one, which failed. So there was room only by counting, and as far as is known there still is."""
     policy: str = ""
     """Name and generation of the policy that decided in the current or the last attempt, for the pod's events."""
     hints: Mapping[str, Sequence[EventHint]] | None = None

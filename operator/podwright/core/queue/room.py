@@ -40,7 +40,7 @@ class RoomWaiters(Protocol):
         """True if room is held for the pod, which therefore does not wait for others."""
 
     def gathers_room(self, pod: PodInfo) -> bool:
-        """True if the pod's group gathers room. So it is retried only when it has room, and at once then."""
+        """True if the pod's group gathers room. So an event retries it only when it has room, and at once then."""
 
     def admits(self, pod: PodInfo) -> bool:
         """True if no bound forbids the pod to start beside those that are tried again."""

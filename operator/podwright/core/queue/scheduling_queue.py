@@ -367,6 +367,8 @@ class SchedulingQueue:
 
     def _fail(self, queued: QueuedPod, *, attempted: bool = True) -> None:
         self._attempt_over(queued)
+        if attempted:
+            queued.room_in_vain = queued.for_room
         queued.was_flushed = queued.for_room = False
         if attempted:
             queued.timestamp = self._clock()
@@ -408,8 +410,11 @@ class SchedulingQueue:
                 continue
             if order is not None and is_held(queued, order):
                 held.append(queued)
-            elif not lacks_room(queued, check):
-                self._requeue_if_helped(queued, occurrence)
+            elif lacks_room(queued, check):
+                queued.room_in_vain = False
+            else:
+                gathers = order is not None and not queued.room_in_vain and order.gathers_room(queued.pod)
+                self._requeue_if_helped(queued, occurrence, at_once=gathers)
                 queued.for_room = check is not unchecked and queued.place in (Place.ACTIVE, Place.BACKOFF)
         if order is None or not held:
             return
@@ -639,8 +644,7 @@ class SchedulingQueue:
         self._active.push(queued, self._rank(queued))
 
     def _retry(self, queued: QueuedPod, event: str, *, skip_backoff: bool) -> None:
-        at_once = skip_backoff or (self._order is not None and self._order.gathers_room(queued.pod))
-        if at_once or not queued.backing_off(self._clock()):
+        if skip_backoff or not queued.backing_off(self._clock()):
             self._activate(queued, event)
         elif not self._is_gated(queued, event):
             queued.place = Place.BACKOFF

@@ -943,7 +943,7 @@ class Queues:
         return bool(self._cache.nominator.node_of(pod.uid)) or self.gathers_room(pod)
 
     def gathers_room(self, pod: PodInfo) -> bool:
-        """True if the pod's group gathers room. So it is retried only when it has room, and at once then."""
+        """True if the pod's group gathers room."""
         group = self._cache.groups.of(pod) if pod.group and len(self._cache.reservations) else None
         return group is not None and self._cache.reservations.get(gathered_name(group.uid)) is not None
 
