@@ -31,11 +31,13 @@ REMEMBERED: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The bounds of these members, as long as nodes do not change."""
+    """The bounds of these members, as long as neither nodes change nor, if they are crowded, nominations to them.
+    `version`: of both.
+    """
 
     framework: Framework
     pods: Sequence[PodInfo]
-    nodes_version: int
+    version: tuple[int, int]
     bounds: CapacityBounds
 
 
@@ -45,8 +47,8 @@ class GangRoom:
     def __init__(self, cache: Cache, policies: ActivePolicies) -> None:
         self._cache = cache
         self._policies = policies
-        self._known: RecentCache[str, _Known] = RecentCache(REMEMBERED)
-        """By group."""
+        self._known: RecentCache[tuple[str, bool], _Known] = RecentCache(REMEMBERED)
+        """By group, and whether they are crowded."""
 
     def check(self) -> RoomCheck:
         """A check against the current state, to be called once for each group. It is valid until the cache changes."""
@@ -79,7 +81,7 @@ class GangRoom:
             bounds = self._bounds(group.key, policy.framework, waiting)
             if queues_of(self._cache).gathers_room(waiting[0]):
                 # Its room becomes free pod by pod. What it may take from others is looked at without an event.
-                crowded = CapacityBounds(policy.framework, self._cache, waiting, crowded=True)
+                crowded = self._bounds(group.key, policy.framework, waiting, crowded=True)
                 lacks = why_infeasible(group, self._cache, crowded) is not None
                 return bounds.rejecting_plugins | crowded.rejecting_plugins if lacks else None
             if why_infeasible(group, self._cache, bounds) is None:
@@ -91,10 +93,12 @@ class GangRoom:
         plugins = bounds.rejecting_plugins
         return plugins | {TopologyPlacementGenerator.name} if group.near.required else plugins
 
-    def _bounds(self, key: str, framework: Framework, pods: Sequence[PodInfo]) -> CapacityBounds:
-        version = self._cache.table.static_changes.seq
-        known = self._known.get(key)
-        if known is None or (known.nodes_version, known.framework, known.pods) != (version, framework, pods):
-            known = _Known(framework, pods, version, CapacityBounds(framework, self._cache, pods))
-            self._known.put(key, known)
+    def _bounds(
+        self, key: str, framework: Framework, pods: Sequence[PodInfo], *, crowded: bool = False
+    ) -> CapacityBounds:
+        version = self._cache.table.static_changes.seq, self._cache.nominator.changes if crowded else 0
+        known = self._known.get((key, crowded))
+        if known is None or (known.version, known.framework, known.pods) != (version, framework, pods):
+            known = _Known(framework, pods, version, CapacityBounds(framework, self._cache, pods, crowded=crowded))
+            self._known.put((key, crowded), known)
         return known.bounds
