@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.reservations import Reservation
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
+from podwright.engine.process.steps import Steps, beside
 from podwright.engine.state import EngineState
 
 
@@ -16,6 +17,7 @@ class ReservationChanges:
     def __init__(self, state: EngineState, wall: Callable[[], float]) -> None:
         self._reservations = state.cache.reservations
         self._queue = state.queue
+        self._clock = state.clock
         self._wake = state.wake
         self._wall = wall
 
@@ -38,7 +40,12 @@ class ReservationChanges:
             self.remove(name)
 
     def _released(self, slots: Sequence[PodInfo]) -> None:
-        for slot in slots:
-            self._queue.move(ASSIGNED_POD_DELETE, slot.on(slot.nominated_node_name), None)
         if slots:
+            beside(self._offer(slots), self._clock)
+
+    def _offer(self, slots: Sequence[PodInfo]) -> Steps[None]:
+        """Several that are equal on a node are like one: a hint looks at the node as it is now."""
+        for slot in {(slot.nominated_node_name, slot.requests): slot for slot in slots}.values():
+            self._queue.move(ASSIGNED_POD_DELETE, slot.on(slot.nominated_node_name), None)
             self._wake()
+            yield
