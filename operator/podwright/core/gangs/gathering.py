@@ -123,7 +123,7 @@ class GatheringGangs:
             for info in infos
             if info is not None
             for uid, pod in info.pods.items()
-            if pod.group != reservation.group and self._queues.queue_of(pod)
+            if self._cache.groups.key_of(pod) != reservation.group and self._queues.queue_of(pod)
         )
         self._gathering.setdefault(queue, {})[reservation.group] = _Gang(
             reservation.name,
@@ -142,7 +142,7 @@ class GatheringGangs:
             gathers = rules is not None and rules.gather_after
             if gathers:
                 owed, gangs, rooms = True, dict(self._gathering[queue]), dict[str, _Room]()
-                for key, room in self._rooms_then(gangs, now):
+                for key, room in self._rooms_then(queue, gangs, now):
                     rooms[key] = room
                     yield ""
                 for _, owed in self._verdicts(queue, gangs, rooms):
@@ -196,13 +196,22 @@ class GatheringGangs:
         members, needed = self._needed(group), self._cache.groups.lacking(group)
         if not 0 < needed <= len(members) or min(pod.creation for pod in members) > since:
             return None
-        if any(self._cache.nominator.node_of(pod.uid) for pod in members):
-            return None  # its victims are on their way out
+        if self._has_victims(members):
+            return None
         return None if self._queues.bound_together(members, needed) else DueGang(queue, group, members)
 
-    def may_end(self) -> Iterable[PodInfo]:
-        """The running pods of all queues, of each queue in the order in which they got their nodes."""
-        return [pod for name in self._queues.names() for pod in self._queues.placed_in_order(name)]
+    def _has_victims(self, members: Iterable[PodInfo]) -> bool:
+        """True if the members hold other room already, where their victims are on their way out."""
+        return any(self._cache.nominator.node_of(pod.uid) for pod in members)
+
+    def may_end(self) -> Iterator[PodInfo]:
+        """The running pods of all queues, of each queue in the order in which they got their nodes. An attempt may pause
+        at each.
+        """
+        for name in self._queues.names():
+            for pod in self._queues.placed_in_order(name):
+                self._cache.deadline.point()
+                yield pod
 
     def gather(self, due: DueGang, start: EarliestStart | None, now: float) -> Reservation | None:
         """The reservation with which the gang gathers room. None: it cannot start anywhere, or not within what its
@@ -213,13 +222,14 @@ class GatheringGangs:
         owed = False
         if start is not None:
             tree = self._queues.shared_out()
-            rooms = [room for _, room in self._rooms(self._gathering.get(due.queue, {}))]
+            rooms = [room for _, room in self._rooms(due.queue, self._gathering.get(due.queue, {}))]
             rooms.append(_Room(due.members, nodes, start.ended))
             owed = self._is_owed(tree.get(due.queue), reduce(partial(self._with, tree), rooms, _Sums()))
         if start is None or not owed:
             self._vain[due.queue] = group.key, now + AGAIN_SECONDS
             return None
-        if self._cache.groups.get(group.key) != group or not self._cache.groups.members(group.key).unplaced():
+        waiting = self._cache.groups.members(group.key).unplaced()
+        if self._cache.groups.get(group.key) != group or not waiting or self._has_victims(waiting):
             return None
         known = start.at < inf
         reservation = Reservation(
@@ -240,18 +250,20 @@ class GatheringGangs:
         waiting = self._cache.groups.members(group.key).unplaced()
         return [pod for pod in waiting if not pod.gates][: self._cache.groups.lacking(group)]
 
-    def _rooms(self, gangs: Mapping[str, _Gang]) -> Iterator[tuple[str, _Room]]:
-        """By key: what is held for those of these gangs that still wait."""
+    def _rooms(self, queue: str, gangs: Mapping[str, _Gang]) -> Iterator[tuple[str, _Room]]:
+        """By key: what is held for those of these gangs of the queue that still wait for it."""
         for key, gang in gangs.items():
             held, group = self._cache.reservations.get(gang.reservation), self._cache.groups.get(key)
-            members = () if group is None else self._needed(group)
-            if held is not None and members:
+            if held is None or group is None or held.group_uid != group.uid:
+                continue
+            members = self._needed(group)
+            if members and self._queues.queue_of(members[0]) == queue and not self._has_victims(members):
                 yield key, _Room(members, [slot.node for slot in held.slots], gang.ended)
 
-    def _rooms_then(self, gangs: Mapping[str, _Gang], now: float) -> Iterator[tuple[str, _Room]]:
+    def _rooms_then(self, queue: str, gangs: Mapping[str, _Gang], now: float) -> Iterator[tuple[str, _Room]]:
         """The same, although pods may have been placed there meanwhile: those that end before, whoever placed them."""
         end_of = run_times_of(self._cache).end_of
-        for key, room in self._rooms(gangs):
+        for key, room in self._rooms(queue, gangs):
             held = self._cache.reservations.get(gangs[key].reservation)
             until = 0.0 if held is None else held.until
             there = [pod for name in {*room.nodes} if (info := self._cache.present(name)) for pod in info.pods.values()]
@@ -259,7 +271,7 @@ class GatheringGangs:
 
     def _still_owed(self, queue: str, gangs: Mapping[str, _Gang], now: float) -> Collection[str]:
         """The keys of those of these gangs that wait for room to which the queue is entitled."""
-        rooms = dict(self._rooms_then(gangs, now))
+        rooms = dict(self._rooms_then(queue, gangs, now))
         ending = {uid: info for room in rooms.values() for uid in room.ended if (info := self._cache.placement(uid))}
         pods = [info.pods[uid] for uid, info in ending.items()]
         with CacheTransaction(self._cache) as transaction:
@@ -287,7 +299,7 @@ class GatheringGangs:
         for name, amounts in gang.needed.items():
             info = self._cache.present(name)
             staying = [] if info is None else [pod for uid, pod in info.pods.items() if uid not in ended]
-            if any(pod.group == key for pod in staying):
+            if any(self._cache.groups.key_of(pod) == key for pod in staying):
                 continue  # the gang has begun to start there
             for resource, amount in amounts.items():
                 taken = sum(pod.requests.amounts.get(resource, 0) for pod in staying)

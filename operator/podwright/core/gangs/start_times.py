@@ -59,7 +59,12 @@ def earliest_start(
 def by_end(cache: Cache, running: Iterable[PodInfo], now: float) -> Sequence[PodInfo]:
     """Running pods in the order in which they end."""
     end_of = run_times_of(cache).end_of
-    return sorted(running, key=lambda pod: (end_of(pod, now), now if pod.start_time is None else pod.start_time))
+
+    def key_of(pod: PodInfo) -> tuple[float, float]:
+        cache.deadline.point()
+        return end_of(pod, now), now if pod.start_time is None else pod.start_time
+
+    return sorted(running, key=key_of)
 
 
 def fewest_ended(

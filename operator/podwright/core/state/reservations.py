@@ -22,6 +22,7 @@ from podwright.core.objects.selectors import EVERYTHING, LabelSelector
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import NO_RESERVATIONS, Nominator, reservation_of, slot_uid
 from podwright.core.state.observers import PlacementObserver
+from podwright.core.state.pod_groups import PodGroups
 
 MOST_TRIED: Final = 16
 """How many nodes of free slots a pod tries first."""
@@ -37,6 +38,7 @@ class Placements(Protocol):
     """The cache, as reservations see it."""
 
     nominator: Nominator
+    groups: PodGroups
 
     def attach(self, observer: PlacementObserver) -> None: ...
 
@@ -302,17 +304,23 @@ class Reservations:
     def usable_by(self, pod: PodInfo) -> frozenset[str]:
         """The names of the reservations that are for this pod, or that it does not delay."""
         known = self._by_namespace.get(pod.namespace, ())
-        found = {each.reservation.name for each in known if each.free and each.reservation.is_for(pod)}
+        found = {each.reservation.name for each in known if each.free and self._is_for(each.reservation, pod)}
         if pod.run_limit:
             ends = self._now + pod.run_limit
             found.update(name for name, each in self._known.items() if each.free and ends <= each.reservation.at)
         return frozenset(found) if found else NO_RESERVATIONS
 
+    def _is_for(self, reservation: Reservation, pod: PodInfo) -> bool:
+        """Room for the group at the top of a hierarchy is for the members of all groups below."""
+        return reservation.is_for(pod) or (
+            bool(reservation.group) and self._cache.groups.key_of(pod) == reservation.group
+        )
+
     def nodes_for(self, pod: PodInfo) -> Collection[str]:
         """Some nodes of free slots that are for this pod."""
         found: dict[str, None] = {}
         for known in self._by_namespace.get(pod.namespace, ()):
-            if known.free and known.reservation.is_for(pod):
+            if known.free and self._is_for(known.reservation, pod):
                 for slot in sorted(known.free.values(), key=lambda slot: _requested(slot) != _requested(pod)):
                     found[slot.nominated_node_name] = None
         return [*islice(found, MOST_TRIED)]
@@ -349,7 +357,7 @@ class Reservations:
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
         for known in self._by_namespace.get(pod.namespace, ()):
-            if known.free and pod.uid not in known.taken and known.reservation.is_for(pod):
+            if known.free and pod.uid not in known.taken and self._is_for(known.reservation, pod):
                 node = self._cache.node_at(slot).name
                 here = [each for each in known.free.values() if each.nominated_node_name == node]
                 if here:

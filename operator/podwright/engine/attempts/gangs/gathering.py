@@ -103,9 +103,8 @@ class Gathering:
             below=self._sources.below,
             pack_by=args_of(policy.framework.profile).topology_key,
         )
-        running = self._gangs.may_end()
         try:
-            start = await self._elsewhere.ask(lambda: earliest_start(planner, due.members, running, now))
+            start = await self._elsewhere.ask(lambda: earliest_start(planner, due.members, self._gangs.may_end(), now))
         except NoChildAnswerError as error:
             log.info("cannot find where the pod group could start: %s", error, extra=fields(podGroup=due.group))
             start = None

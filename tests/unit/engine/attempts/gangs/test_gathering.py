@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from random import Random
+from unittest import mock
 
 import pytest
 
+from podwright.core.framework.interface import ClusterError
 from podwright.core.gangs import gathering as module
 from podwright.core.gangs.gathering import MOST_GANGS
-from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
+from podwright.core.objects.pod_group import (
+    COMPOSITE_API,
+    COMPOSITE_KIND,
+    GROUP_LABEL,
+    KIND,
+    PLUGINS_API,
+    PLUGINS_KIND,
+    WORKLOAD_API,
+)
+from podwright.core.queue.queued_pod import Place
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.nominator import reservation_of
 from podwright.core.state.reservations import Reservation, Slot, gathered_name
+from podwright.engine.attempts.gangs import room
 from support.costs.call_counts import calls_of
 from support.engine.kit import Rig, deciding, ours, settle
+from support.objects.builders import in_group, make_pod_group
 
 GPU = "nvidia.com/gpu"
 START = "1970-01-01T00:16:40Z"
@@ -46,7 +59,7 @@ class Queued:
     def ends(self, name):
         self.engine.assigned.drop(f"default/{name}", None)
 
-    def gang(self, name, size, gpus, needed=None, created=START):
+    def gang(self, name, size, gpus, needed=None, created=START, ports=()):
         self.engine.cache.groups.serve(PLUGINS_API)
         metadata = {"name": name, "namespace": "default", "uid": name}
         self.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": needed or size}})
@@ -54,6 +67,7 @@ class Queued:
             labels = {QUEUE_LABEL: "q", GROUP_LABEL: name}
             raw = ours(f"{name}{index}", labels=labels, requests={GPU: str(gpus)})
             raw["metadata"]["creationTimestamp"] = created
+            raw["spec"]["containers"][0]["ports"] = [*ports]
             self.engine.pending.put(raw)
 
     def pod(self, name, gpus, limit=None, queue=""):
@@ -255,6 +269,92 @@ async def test_the_room_is_given_back(change):
         assert len(it.engine.cache.reservations) == 0
 
 
+async def test_a_group_that_is_created_again_does_not_take_over_the_room_of_the_one_before():
+    it = Queued()
+    it.runs("a", "n0", 4, limit=2000)
+    it.runs("b", "n1", 4, limit=1000)
+    it.gang("g", 1, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        it.engine.objects(PLUGINS_KIND).put(
+            {"metadata": {"name": "g", "namespace": "default", "uid": "another"}, "spec": {"minMember": 1}}
+        )
+        await it.later(1)
+        assert it.engine.gathering.held().keys() == {"gang-another"}
+        assert it.held == ["n1"]
+
+
+async def test_a_gang_that_goes_to_another_queue_gives_its_room_back():
+    it = Queued(quotas={GPU: Quota(guarantee=12)})
+    it.queues.set(QueueRules("other", quotas={GPU: Quota()}))
+    it.runs("a", "n0", 4, limit=2000)
+    it.runs("b", "n1", 4, limit=1000)
+    it.gang("g", 1, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n1"]
+        raw = ours("g0", labels={QUEUE_LABEL: "other", GROUP_LABEL: "g"}, requests={GPU: "4"})
+        raw["metadata"]["creationTimestamp"] = START
+        it.engine.pending.put(raw)
+        await it.later(1)
+        assert it.held == []
+
+
+async def test_a_gang_for_which_others_are_evicted_gives_the_room_back_that_it_has_gathered():
+    it = Queued(quotas={GPU: Quota(guarantee=4, weight=0)})
+    it.rig.evictor.waits = True
+    it.queues.set(QueueRules("o", quotas={GPU: Quota()}, reclaim_min_runtime=10.0**9))
+    it.runs("a", "n0", 4, limit=2000, queue="o")
+    it.runs("b", "n1", 4, limit=1000, queue="o")
+    it.gang("g", 1, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n1"]
+        it.queues.set(QueueRules("o", quotas={GPU: Quota()}))
+        await it.later(100)
+        assert it.engine.cache.nominator.node_of("default/g0")
+        await it.later(1)
+        assert it.held == [], "it holds the room of its victim"
+
+
+async def test_a_hierarchy_of_groups_gets_the_room_that_it_has_gathered():
+    it = Queued()
+    for api in (WORKLOAD_API, COMPOSITE_API):
+        it.engine.cache.groups.serve(api)
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=2000)
+    policy = {"gang": {"minGroupCount": 2}}
+    it.engine.objects(COMPOSITE_KIND).put(
+        {"metadata": {"name": "top", "namespace": "default", "uid": "top"}, "spec": {"schedulingPolicy": policy}}
+    )
+    created = {"creationTimestamp": START}
+    for name in ("g0", "g1"):
+        it.engine.objects(KIND).put(make_pod_group(name, 1, parentCompositePodGroupName="top"))
+        it.rig.pod(name, labels={QUEUE_LABEL: "q"}, requests={GPU: "2"}, spec=in_group(name), metadata=created)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n0", "n0"]
+        it.ends("a")
+        await it.later(1)
+        assert {"g0", "g1"} <= it.placed
+
+
+async def test_room_that_is_given_back_is_offered_once_for_each_node():
+    it = Queued()
+    it.runs("a", "n0", 4)
+    it.runs("b", "n1", 4)
+    it.gang("g", 8, 1)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert len(it.held) == 8
+        it.queues.set(QueueRules("q", quotas={GPU: Quota()}))
+        await settle()
+        with mock.patch.object(it.engine.queue, "move", side_effect=it.engine.queue.move) as moved:
+            await it.later(1)
+        assert it.held == []
+        assert sorted(call.args[1].node_name for call in moved.call_args_list) == ["n0", "n1"]
+
+
 async def test_gangs_at_the_head_gather_room_in_order_as_long_as_they_fit_beside_each_other():
     it = Queued()
     it.runs("a", "n0", 4, limit=1000)
@@ -368,6 +468,68 @@ async def test_a_gang_that_gathers_room_is_tried_once_its_room_is_there_and_at_o
             it.ends(f"a{index}")
             await it.later(0)
         assert {"g0", "g1"} <= it.placed
+
+
+async def test_an_event_that_gives_a_gang_no_room_does_not_look_at_each_member_again():
+    it = Queued()
+    for index in range(4):
+        it.runs(f"a{index}", "n0", 1, limit=1000)
+    it.runs("b", "n1", 4, limit=2000)
+    it.gang("g", 2, 2)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n0", "n0"]
+        it.ends("a0")
+        await it.later(0)
+        with mock.patch.object(room, "CapacityBounds", side_effect=room.CapacityBounds) as made:
+            for name in ("a1", "a2"):
+                it.ends(name)
+                await it.later(0)
+        assert made.call_count == 0
+
+
+async def test_a_gang_that_gathers_room_backs_off_after_an_error():
+    it = Queued()
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=2000)
+    it.gang("g", 1, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        it.rig.cluster.outcomes = [ClusterError("refused", 403)]
+        it.rig.cluster.objects["Pod", "g0"] = ours("g0")
+        it.ends("a")
+        await it.later(0)
+        assert it.rig.cluster.bound == [("g0", "n0")]
+        assert it.engine.queue.get("default/g0").place is Place.BACKOFF
+
+
+async def test_a_gang_that_only_seems_to_have_room_backs_off_until_it_lacks_room_again():
+    """The members of this one need a node each, which is not counted."""
+    it = Queued()
+    for name in ("n0", "n1"):
+        it.runs(f"last-{name}", name, 2, limit=2000)
+        for index in range(2):
+            it.runs(f"{name}-{index}", name, 1, limit=1000)
+    it.gang("g", 2, 1, ports=[{"containerPort": 80, "hostPort": 80}])
+
+    def in_vain():
+        it.engine.queue.reject(it.engine.queue.take("default/g0"), {"NodeResourcesFit", "NodePorts"})
+
+    def place_after(name):
+        it.ends(name)
+        return it.engine.queue.get("default/g0").place
+
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n0", "n1"]
+        assert place_after("n0-0") is Place.UNSCHEDULABLE
+        assert place_after("n0-1") is Place.ACTIVE
+        in_vain()
+        assert place_after("last-n0") is Place.BACKOFF
+        in_vain()
+        it.runs("back", "n0", 4)
+        assert place_after("n1-0") is Place.UNSCHEDULABLE
+        assert place_after("back") is Place.ACTIVE
 
 
 async def test_a_single_pod_at_the_head_keeps_the_gangs_behind_it_from_gathering_room():
