@@ -296,8 +296,8 @@ def _members(
     found = {group_key(api, target.namespace, target.name) for api in apis}
     for group in filter(None, map(groups.get, tuple(found))):
         found.update(below.key for below in groups.named_by_pods(group))
-    for raw in pods.values():
-        if _parsed(raw).group in found:
+    for (namespace, _), raw in pods.items():
+        if namespace == target.namespace and groups.ranked(_parsed(raw)).group in found:
             yield raw
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from podwright.core.objects.pod_group import GROUP_LABEL
 from podwright.simulator.explain.results import PodState
 from podwright.simulator.explain.targets import (
     TargetError,
@@ -13,6 +14,7 @@ from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import NOT_SERVED, Snapshot
 from support.explain.kit import GATES
 from support.explain.objects import cluster, full, gang, member, node, waiting
+from support.objects.queues import queue
 
 
 def snapshot_of(given):
@@ -135,6 +137,32 @@ def test_a_pod_group_shows_its_members():
     found = explained(cluster([node("one"), node("two")], pods, groups=[gang(3)]), "podgroup/gang")
     assert (found.pods, found.waiting) == (3, 3)
     assert [(cause.reason, cause.pods) for cause in found.causes] == [("GangNoRoom", 3)]
+
+
+def job_of_volcano(**spec):
+    """Two pods that name it, and more specifically a group of an API that is not served."""
+    metadata = {"annotations": {"scheduling.k8s.io/group-name": "job"}}
+    pods = [waiting(name, labels={GROUP_LABEL: "train"}, metadata=metadata) for name in ("a", "b")]
+    metadata = {"name": "job", "namespace": "default", "uid": "job"}
+    group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    return cluster([node("one")], pods, [queue("x")], groups=[group])
+
+
+def test_the_members_of_a_group_are_the_pods_for_which_it_counts():
+    given = job_of_volcano(minMember=3, queue="x")
+    for target in ("podgroup/job", "queue/x"):
+        found = explained(given, target)
+        assert (found.pods, [cause.reason for cause in found.causes]) == (2, ["GangTooSmall"])
+    with pytest.raises(TargetError):
+        explained(given, "podgroup/train")
+
+
+def test_a_pod_that_cannot_be_read_keeps_no_group_of_another_namespace_from_being_explained():
+    given = job_of_volcano(minMember=3)
+    bad = {"kind": "Pod", "metadata": {"name": "bad", "namespace": "other", "uid": "bad"}, "spec": {"containers": 1}}
+    snapshot = Snapshot(objects=[*snapshot_of(given).objects, bad])
+    found = explain_target(given.load(), snapshot, parse_target("podgroup/job", "default"), changes=False)
+    assert found.pods == 2
 
 
 def test_a_composite_pod_group_shows_the_members_of_all_groups_below_it():
