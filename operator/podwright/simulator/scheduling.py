@@ -42,6 +42,7 @@ from podwright.engine.intake.object_changes import (
     object_event,
 )
 from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePolicy
+from podwright.engine.process.steps import at_once
 from podwright.simulator.carrying import Carrier
 from podwright.simulator.claims import Change
 from podwright.simulator.hypotheses.hypothesis import never
@@ -221,7 +222,7 @@ class Scheduling:
             if policy.refusal:
                 continue
             start = earliest_start(self._planner(due.group, policy), due.members, self.gangs.may_end(), now)
-            reservation = self.gangs.gather(due, start, now)
+            reservation = at_once(self.gangs.gather(due, start, now))
             if reservation is not None:
                 self._carrier.hold(reservation)
                 made.append(reservation)

@@ -10,9 +10,8 @@ the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
 from math import inf
 from typing import Final
 
@@ -145,11 +144,17 @@ class GatheringGangs:
                 for key, room in self._rooms_then(queue, gangs, now):
                     rooms[key] = room
                     yield ""
+                for key in [key for key in gangs if key not in rooms]:
+                    gang = gangs.pop(key)
+                    if not [*self._rooms(queue, {key: gang})]:
+                        del self._gathering[queue][key]
+                        self._vain.pop(queue, None)  # whoever is next may have room now
+                        yield gang.reservation
                 for _, owed in self._verdicts(queue, gangs, rooms):
                     yield ""
                     if not owed:
                         break
-                if owed:
+                if owed and self._gathering[queue]:
                     continue
             gangs = self._gathering[queue]
             kept = self._still_owed(queue, gangs, now) if gathers else ()
@@ -213,18 +218,25 @@ class GatheringGangs:
                 self._cache.deadline.point()
                 yield pod
 
-    def gather(self, due: DueGang, start: EarliestStart | None, now: float) -> Reservation | None:
-        """The reservation with which the gang gathers room. None: it cannot start anywhere, or not within what its
-        queue is entitled to, or it does not wait any more.
+    def gather(
+        self, due: DueGang, start: EarliestStart | None, now: float
+    ) -> Generator[None, None, Reservation | None]:
+        """The reservation with which the gang gathers room, which the caller adds at once. None: it cannot start
+        anywhere, or not within what its queue is entitled to, or it does not wait any more. Yields between two steps, in
+        which the cache may change.
         """
         group = due.group
         nodes = [] if start is None else [start.nodes.get(pod.uid, "") for pod in due.members]
         owed = False
         if start is not None:
+            sums, lacking = _Sums(), dict[str, int]()
+            for key, room in self._rooms(due.queue, dict(self._gathering.get(due.queue, {}))):
+                sums, lacking[key] = self._with(self._queues.shared_out(), sums, room), self._lacks(key)
+                yield
+            if any(self._lacks(key) != count for key, count in lacking.items()):
+                return None  # others have begun to start
             tree = self._queues.shared_out()
-            rooms = [room for _, room in self._rooms(due.queue, self._gathering.get(due.queue, {}))]
-            rooms.append(_Room(due.members, nodes, start.ended))
-            owed = self._is_owed(tree.get(due.queue), reduce(partial(self._with, tree), rooms, _Sums()))
+            owed = self._is_owed(tree.get(due.queue), self._with(tree, sums, _Room(due.members, nodes, start.ended)))
         if start is None or not owed:
             self._vain[due.queue] = group.key, now + AGAIN_SECONDS
             return None
@@ -244,6 +256,10 @@ class GatheringGangs:
         needed = _needed_on((node, pod.requests.amounts) for pod, node in zip(due.members, nodes, strict=True) if node)
         self._gathering.setdefault(due.queue, {})[group.key] = _Gang(reservation.name, start.ended, needed)
         return reservation
+
+    def _lacks(self, key: str) -> int:
+        group = self._cache.groups.get(key)
+        return 0 if group is None else self._cache.groups.lacking(group)
 
     def _needed(self, group: PodGroup) -> Sequence[PodInfo]:
         """Of the waiting members, at most as many as the gang needs to start. None once it has started."""
@@ -309,15 +325,21 @@ class GatheringGangs:
 
     def _with(self, tree: QueueTree, sums: _Sums, room: _Room) -> _Sums:
         """The sums with those of one more room."""
-        requested = dict(sums.requested)
+        queues, requested = self._queues, dict(sums.requested)
+        claimed, alike = bool(queues.devices.classes), dict[tuple[int, str], Mapping[str, int]]()
         for pod, node in zip(room.members, room.nodes, strict=False):
-            add_amounts(requested, judged(tree.tracked(self._queues.amounts_on(pod, node))))
+            if (key := (id(pod.requests), node)) not in alike or claimed:
+                alike[key] = judged(tree.tracked(queues.amounts_on(pod, node)))
+            add_amounts(requested, alike[key])
         freed = {name: dict(amounts) for name, amounts in sums.freed.items()}
+        alike.clear()
         for uid in room.ended - sums.ended:
             if (info := self._cache.placement(uid)) is not None:
                 pod = info.pods[uid]
-                for above in self._queues.path(self._queues.queue_of(pod)):
-                    add_amounts(freed.setdefault(above, {}), tree.tracked(self._queues.placed_amounts(pod)))
+                if (key := (id(pod.requests), info.name)) not in alike or claimed:
+                    alike[key] = tree.tracked(queues.placed_amounts(pod))
+                for above in queues.path(queues.queue_of(pod)):
+                    add_amounts(freed.setdefault(above, {}), alike[key])
         return _Sums(requested, freed, sums.ended | room.ended)
 
     @staticmethod

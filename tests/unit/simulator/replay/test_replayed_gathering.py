@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -107,6 +108,8 @@ async def engine_starts(pods: list[Comes], gather_after: str) -> float:
                 rig.confirm(on_node(by_name[name].raw | running, where), where)
             rig.engine.reservations.expire()
             rig.engine.gathering.begin()
+            names = ("podwright release of gathered room", "podwright gathering of room")
+            await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() in names))
             await settle()
             rig.now += 1
     assert started["g0"] == started["g1"]

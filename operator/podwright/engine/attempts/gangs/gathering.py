@@ -16,6 +16,7 @@ from podwright.core.state.reservations import Reservation
 from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports, Regarding
+from podwright.engine.process.steps import in_slices
 from podwright.engine.records.log_fields import fields
 from podwright.engine.reservations import ReservationChanges
 from podwright.engine.state import EngineState
@@ -108,7 +109,7 @@ class Gathering:
         except NoChildAnswerError as error:
             log.info("cannot find where the pod group could start: %s", error, extra=fields(podGroup=due.group))
             start = None
-        reservation = self._gangs.gather(due, start, self._sources.wall())
+        reservation = await in_slices(self._gangs.gather(due, start, self._sources.wall()))
         if reservation is not None and start is not None:
             self._reservations.set(reservation)
             self._tell(due, reservation, start)

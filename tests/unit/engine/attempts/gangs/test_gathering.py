@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
+from itertools import islice
+from math import inf
 from random import Random
 from unittest import mock
 
@@ -11,6 +14,7 @@ import pytest
 from podwright.core.framework.interface import ClusterError
 from podwright.core.gangs import gathering as module
 from podwright.core.gangs.gathering import MOST_GANGS
+from podwright.core.gangs.start_times import EarliestStart
 from podwright.core.objects.pod_group import (
     COMPOSITE_API,
     COMPOSITE_KIND,
@@ -26,6 +30,7 @@ from podwright.core.queues.tree import Quota
 from podwright.core.state.nominator import reservation_of
 from podwright.core.state.reservations import Reservation, Slot, gathered_name
 from podwright.engine.attempts.gangs import room
+from podwright.engine.process.steps import at_once
 from support.costs.call_counts import calls_of
 from support.engine.kit import Rig, deciding, ours, settle
 from support.objects.builders import in_group, make_pod_group
@@ -33,6 +38,12 @@ from support.objects.builders import in_group, make_pod_group
 GPU = "nvidia.com/gpu"
 START = "1970-01-01T00:16:40Z"
 """The time of a new rig: 1,000 s."""
+
+
+async def gathered():
+    """Waits until all queues have been looked after, however many turns that takes."""
+    names = ("podwright release of gathered room", "podwright gathering of room")
+    await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() in names))
 
 
 class Queued:
@@ -78,6 +89,7 @@ class Queued:
         self.rig.now += seconds
         self.engine.reservations.expire()
         self.engine.gathering.begin()
+        await gathered()
         await settle()
         self.engine.wake()
         await settle()
@@ -599,27 +611,73 @@ async def test_the_pods_of_a_queue_are_looked_at_and_not_sorted(monkeypatch):
         assert 0 < len(compared) < 2 * count
 
 
-async def test_whether_gangs_still_wait_is_looked_at_in_steps_that_do_not_grow_with_their_number():
+async def gathering_gangs(count):
+    """So many gangs that gather room, as another process has taken them over."""
+    it = Queued()
+    for index in range(count):
+        it.rig.node(f"more{index}", allocatable={GPU: "4"})
+        it.runs(f"r{index}", f"more{index}", 4)
+        it.gang(f"g{index}-", 4, 1)
+    it.runs("a", "n0", 4)
+    it.runs("b", "n1", 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        adopted = module.GatheringGangs(it.engine.cache)
+        assert (adopted.take_over(), len(adopted.held())) == ([], count)
+    return it, adopted
+
+
+def calls_of_steps(steps):
+    """How many functions each step calls, and what the steps yield."""
+    yielded = []
+    found = [calls_of(lambda: yielded.extend(islice(steps, 1)))]
+    while len(yielded) == len(found):
+        found.append(calls_of(lambda: yielded.extend(islice(steps, 1))))
+    return found, yielded
+
+
+@pytest.mark.parametrize("gone", [0, 1], ids=["all do", "one is gone"])
+async def test_whether_gangs_still_wait_is_looked_at_in_steps_that_do_not_grow_with_their_number(gone):
     async def steps(gangs):
-        it = Queued()
-        for index in range(gangs):
-            it.rig.node(f"more{index}", allocatable={GPU: "4"})
-            it.runs(f"r{index}", f"more{index}", 4)
-            it.gang(f"g{index}-", 4, 1)
-        it.runs("a", "n0", 4)
-        it.runs("b", "n1", 4)
-        async with deciding(it.rig):
-            await it.later(400)
-            adopted = module.GatheringGangs(it.engine.cache)
-            assert (adopted.take_over(), len(adopted.held())) == ([], gangs)
-        released = adopted.release(it.rig.now)
-        found = [calls_of(lambda: next(released)) for _ in range(2 * gangs)]
-        assert [*released] == []
+        it, adopted = await gathering_gangs(gangs)
+        for index in range(4 * gone):
+            it.engine.pending.drop(f"default/g0-{index}", None)
+        found, yielded = calls_of_steps(adopted.release(it.rig.now))
+        assert [*filter(None, yielded)] == ["gang-g0-"] * gone
         return max(found), sum(found)
 
     few, many = await steps(MOST_GANGS // 4), await steps(MOST_GANGS)
     assert many[0] < 2 * few[0]
     assert many[1] < 5 * few[1]
+
+
+async def test_what_gangs_gather_room_already_is_looked_at_in_steps_before_the_next_does():
+    async def longest(gangs):
+        it, adopted = await gathering_gangs(gangs)
+        due, start = late(it, adopted)
+        found, _ = calls_of_steps(adopted.gather(due, start, it.rig.now))
+        assert len(adopted.held()) == gangs
+        return max(found)
+
+    assert await longest(MOST_GANGS - 1) < 2 * await longest(MOST_GANGS // 4)
+
+
+def late(it, adopted):
+    """One more gang, which can start on n0."""
+    it.gang("late-", 4, 1)
+    due = next(adopted.due("q", it.rig.now))
+    return due, EarliestStart(inf, {pod.uid: "n0" for pod in due.members}, frozenset({"default/a"}))
+
+
+async def test_a_gang_gathers_room_later_if_others_begin_to_start_while_it_is_looked_at():
+    it, adopted = await gathering_gangs(3)
+    due, start = late(it, adopted)
+    looked_at = adopted.gather(due, start, it.rig.now)
+    next(looked_at)
+    it.ends("r0")
+    it.rig.confirm(ours("g0-0", labels={QUEUE_LABEL: "q", GROUP_LABEL: "g0-"}, requests={GPU: "1"}), "more0")
+    assert at_once(looked_at) is None
+    assert at_once(adopted.gather(next(adopted.due("q", it.rig.now)), start, it.rig.now)) is not None
 
 
 def after_a_restart(it, uid="g", node="n1", group="g"):
