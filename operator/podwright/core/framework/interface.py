@@ -206,12 +206,14 @@ ROWS_PER_GAP: Final = 8
 of the infeasible ones: to copy a column and write a few rows is faster than to pick all others.
 """
 _ROWS: Slots = np.arange(1024)
+_ROWS.setflags(write=False)
 
 
 def _all_rows(size: int) -> Slots:
     global _ROWS  # noqa: PLW0603 -- 0, 1, 2, …: a constant that grows with the table
     if len(_ROWS) < size:
         _ROWS = np.arange(2 * size)
+        _ROWS.setflags(write=False)
     return _ROWS[:size]
 
 

@@ -44,3 +44,12 @@ def test_a_small_table_keeps_the_order_of_its_rows():
     alive[7] = False
     table = SimpleNamespace(size=len(alive), valid=np.ones(len(alive), np.bool_), full=True)
     assert Feasible.passing(table, alive).slots.tolist() == np.flatnonzero(alive).tolist()
+
+
+@pytest.mark.parametrize("size", [8, FILLED_SIZE])
+def test_a_plugin_cannot_change_the_rows_of_later_decisions(size):
+    table = SimpleNamespace(size=size, valid=np.ones(size, np.bool_), full=True)
+    slots = Feasible.passing(table, table.valid).slots
+    with pytest.raises(ValueError, match="read-only"):
+        slots += 1
+    assert Feasible.passing(table, table.valid).slots.tolist() == [*range(size)]
