@@ -10,6 +10,7 @@ import pytest
 from podwright.core.objects.pod_group import GROUP_LABEL, KAI_API, KAI_KIND, PLUGINS_API, PLUGINS_KIND
 from podwright.engine import engine as engine_module
 from support.engine.kit import Rig, deciding, on_node, ours, settle
+from support.waiting import until
 
 NOTE = (
     "default/gang: 2 of 3 pods that start together have a node, 2 exist; after 1m0s without the minimum, what is left is"
@@ -190,9 +191,8 @@ async def test_the_engine_looks_after_them(monkeypatch):
     lose(rig)
     async with deciding(rig):
         housekeeping = asyncio.create_task(rig.engine.run_housekeeping())
-        await asyncio.sleep(0.05)
+        await until(lambda: sorted(name for name, _, _ in rig.evictor.evicted) == ["m0", "m1"])
         housekeeping.cancel()
-    assert sorted(name for name, _, _ in rig.evictor.evicted) == ["m0", "m1"]
 
 
 @pytest.mark.parametrize("field", ["stalenessGracePeriod", "preemptionDelay"])
