@@ -1,5 +1,6 @@
 """Promises to queues, over generated histories: nobody takes what a queue keeps, nothing is evicted in vain, minimum
-runtimes and budgets hold, and evictions end when the world rests.
+runtimes and budgets hold, and evictions end when the world rests. So they do while gangs gather room, which is held for
+those that wait, on nodes that exist.
 """
 
 from __future__ import annotations
@@ -34,6 +35,19 @@ def test_evictions_keep_the_promises_and_end(seed, resources, solve):
             if history.random.random() < 0.3:
                 history.round()
         history.settle()
+
+
+@pytest.mark.parametrize("seed", [7, 13, *range(100, 98 + HISTORIES)])
+def test_they_do_beside_gangs_that_gather_room(seed):
+    """In the first one, a node goes on which room is held, and in the second one a queue gathers no room any more."""
+    history = History(seed, (GPU, "cpu"), gathers=True)
+    for _ in range(4):
+        for _ in range(25):
+            history.step()
+            if history.random.random() < 0.5:
+                history.round()
+        history.settle()
+    assert history.gathered or seed >= 100
 
 
 def history(*queues: QueueRules, gpus: int, seed: int, deep: bool) -> History:
