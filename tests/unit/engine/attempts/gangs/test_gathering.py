@@ -14,7 +14,7 @@ import pytest
 from podwright.core.framework.interface import ClusterError
 from podwright.core.gangs import gathering as module
 from podwright.core.gangs.gathering import MOST_GANGS
-from podwright.core.gangs.start_times import EarliestStart
+from podwright.core.gangs.start_times import EarliestStart, by_end
 from podwright.core.objects.pod_group import (
     COMPOSITE_API,
     COMPOSITE_KIND,
@@ -667,6 +667,16 @@ def late(it, adopted):
     it.gang("late-", 4, 1)
     due = next(adopted.due("q", it.rig.now))
     return due, EarliestStart(inf, {pod.uid: "n0" for pod in due.members}, frozenset({"default/a"}))
+
+
+async def test_an_attempt_may_pause_at_each_running_pod():
+    it, adopted = await gathering_gangs(3)
+    deadline, paused = it.engine.cache.deadline, []
+    deadline.check = lambda: paused.append(True)
+    running = by_end(it.engine.cache, adopted.may_end(), it.rig.now)
+    deadline.check = None
+    assert len(running) == 5
+    assert len(paused) == 2 * 5, "to find it, and to find its end"
 
 
 async def test_a_gang_gathers_room_later_if_others_begin_to_start_while_it_is_looked_at():
