@@ -82,15 +82,17 @@ class GangRoom:
             if queues_of(self._cache).gathers_room(waiting[0]):
                 # Its room becomes free pod by pod. What it may take from others is looked at without an event.
                 crowded = self._bounds(group.key, policy.framework, waiting, crowded=True)
-                lacks = why_infeasible(group, self._cache, crowded) is not None
-                return bounds.rejecting_plugins | crowded.rejecting_plugins if lacks else None
-            if why_infeasible(group, self._cache, bounds) is None:
-                return None
-            if not nominated and may_preempt(policy.framework, self._cache, group, waiting):
-                return None
+                if why_infeasible(group, self._cache, crowded) is None:
+                    return None
+                plugins = bounds.rejecting_plugins | crowded.rejecting_plugins
+            else:
+                if why_infeasible(group, self._cache, bounds) is None:
+                    return None
+                if not nominated and may_preempt(policy.framework, self._cache, group, waiting):
+                    return None
+                plugins = bounds.rejecting_plugins
         except PluginError:
             return None  # an attempt reports it
-        plugins = bounds.rejecting_plugins
         return plugins | {TopologyPlacementGenerator.name} if group.near.required else plugins
 
     def _bounds(

@@ -24,6 +24,7 @@ from podwright.core.objects.pod_group import (
     PLUGINS_KIND,
     WORKLOAD_API,
 )
+from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podwright.core.queue.queued_pod import Place
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
@@ -498,6 +499,26 @@ async def test_an_event_that_gives_a_gang_no_room_does_not_look_at_each_member_a
                 it.ends(name)
                 await it.later(0)
         assert made.call_count == 0
+
+
+async def test_a_gang_that_is_to_be_close_together_lacks_room_also_because_of_domains():
+    """It is left alone only if it also waits for the events that change these."""
+    it = Queued()
+    it.engine.cache.groups.serve(WORKLOAD_API)
+    for name in ("n0", "n1"):
+        it.rig.node(name, allocatable={GPU: "4"}, labels={"rack": name})
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=2000)
+    near = {"topology": [{"key": "rack"}]}
+    it.engine.objects(KIND).put(make_pod_group("gang", 2, schedulingConstraints=near))
+    for name in ("g0", "g1"):
+        created = {"creationTimestamp": START}
+        it.rig.pod(name, labels={QUEUE_LABEL: "q"}, requests={GPU: "2"}, spec=in_group("gang"), metadata=created)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n0", "n0"]
+        check = room.GangRoom(it.engine.cache, it.engine.policies).check()
+        assert TopologyPlacementGenerator.name in check(it.engine.queue.get("default/g0").pod)
 
 
 async def test_a_gang_that_gathers_room_backs_off_after_an_error():
