@@ -86,7 +86,7 @@ def verdicts(plugin: Any, pod: PodInfo) -> dict[str, str]:
     assert not isinstance(answer, Status) or answer.code in (Code.SUCCESS, Code.SKIP), answer
     found: dict[str, str] = {}
     result = plugin.filter_all(state, pod, cache.table)
-    assert contract.filter_result(plugin, result, cache.table.size) is result
+    contract.filter_result(plugin, result, cache.table.size)  # raises PluginError for other shapes and types
     for slot, node in enumerate(cache.table.nodes):
         if node is None:
             continue

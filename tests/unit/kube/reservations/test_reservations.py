@@ -233,10 +233,9 @@ async def test_the_room_of_more_members_than_an_object_may_have_has_several(hold
         assert counts == {"gang-u": SLOTS_OF_A_PART, "gang-u.2": SLOTS_OF_A_PART, "gang-u.3": 1}
         for name, spec in parts.items():
             it.door.put({**reservation(name), "spec": spec})
-        await asyncio.sleep(0.05)
+        written = lambda: [each for each in it.script.requests if each.path.endswith("gang-u.2/status")]
+        await until(lambda: written() and written()[-1].body[1]["value"]["free"] == 2 * SLOTS_OF_A_PART + 1)
         assert len(changes(it)) == 3
-        written = [each for each in it.script.requests if each.path.endswith("gang-u.2/status")]
-        assert written[-1].body[1]["value"]["free"] == 2 * SLOTS_OF_A_PART + 1
         holds.clear()
         await until(lambda: [each.method for each in changes(it)].count("DELETE") == 3)
     async with held() as other:
