@@ -13,9 +13,9 @@ import contextlib
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from podwright.cli.processes.running import LeadershipLostError
 from podwright.extender.clients import clients_of
@@ -35,6 +35,8 @@ FIRST_PODS_SECONDS: Final = 1.0
 KOPF_STOP_SECONDS: Final = 2.0
 """How long Kopf may take to stop after everything else. It only watches, and can wait 5 s or more for a broken watch.
 """
+KOPF_CANCELLATIONS: Final = 20
+"""How often, at most, what Kopf has left is then cancelled."""
 HANDLERS: Final = "podwright.controllers.handlers"
 LATE: Final = ("podwright.core.devices.compiling", "podwright.core.plugins.rules.expression", "tenacity")
 """The modules that compile expressions, for selectors of devices and for rules, and the one that retries requests."""
@@ -47,7 +49,7 @@ async def run(options: Options, build: Callable[[], Runtime] | None = None, hand
     Raises ConfigError, AccessError, RegistryError and OSError if it cannot start, and LeadershipLostError when another
     instance may lead.
     """
-    stop = asyncio.Event()
+    stop, older = asyncio.Event(), asyncio.all_tasks()
     catch_signals(stop)
     runtime = Runtime(options, clients_of(options)) if build is None else build()
     starting = asyncio.create_task(runtime.start(), name="podwright start")
@@ -62,7 +64,7 @@ async def run(options: Options, build: Callable[[], Runtime] | None = None, hand
                 log.info("stopping; bindings under way finish first")
             stop.set()
             await runtime.stop()
-            await _wait_for_kopf(kopf)
+            await wait_for_kopf(kopf, older)
         else:
             starting.cancel()
         if runtime.leadership.lost.is_set():
@@ -81,13 +83,22 @@ async def _first_of(*events: asyncio.Event) -> None:
             task.cancel()
 
 
-async def _wait_for_kopf(kopf: asyncio.Task[None]) -> None:
+async def wait_for_kopf(kopf: asyncio.Task[None], older: Collection[asyncio.Task[Any]]) -> None:
+    """Once KOPF_STOP_SECONDS are over, all tasks but the older ones are cancelled until they have ended: a request that
+    Kopf stops swallows a cancellation, and may then wait for a login that nothing answers.
+    """
     done, _ = await asyncio.wait({kopf}, timeout=KOPF_STOP_SECONDS)
     if done:
         await kopf
-    else:
-        log.info("Kopf did not stop in time; ending without it")
-        kopf.cancel()
+        return
+    log.info("Kopf did not stop in time; ending without it")
+    for _ in range(KOPF_CANCELLATIONS):
+        left = asyncio.all_tasks().difference(older)
+        if not left:
+            return
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=0.1)
 
 
 async def _run_kopf(stop: asyncio.Event, runtime: Runtime, handlers: str) -> None:

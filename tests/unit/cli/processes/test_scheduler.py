@@ -1,6 +1,7 @@
 """What `podwright run` imports, and when. Each case runs in a separate process."""
 
 import asyncio
+import contextlib
 import gc
 import subprocess
 import sys
@@ -25,6 +26,7 @@ LATER = {
 """What the first decision does not need, and what takes long to import."""
 START = """
 import asyncio
+import contextlib
 import sys
 from podwright.cli.commands import run
 from podwright.cli.processes import scheduler
@@ -134,3 +136,24 @@ async def test_kopf_is_imported_after_the_first_decisions(intake, tmp_path, monk
 def test_what_podwright_run_imports_and_when(program):
     done = subprocess.run([sys.executable, "-c", f"import sys\n{program}"], capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
+
+
+async def test_what_kopf_has_left_is_cancelled_until_it_ends(monkeypatch):
+    """Kopf's requests swallow a cancellation while it stops."""
+    monkeypatch.setattr(scheduler, "KOPF_STOP_SECONDS", 0.01)
+    older, left = asyncio.all_tasks(), []
+
+    async def request():
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    async def kopf():
+        left.append(asyncio.create_task(request()))
+        await asyncio.gather(*left)
+
+    running = asyncio.create_task(kopf())
+    await scheduler.wait_for_kopf(running, older)
+    assert running.done()
+    assert left[0].cancelled()
