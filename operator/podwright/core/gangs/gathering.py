@@ -297,8 +297,8 @@ class GatheringGangs:
     def _verdicts(
         self, queue: str, gangs: Mapping[str, _Gang], rooms: Mapping[str, _Room]
     ) -> Iterator[tuple[str, bool]]:
-        """Whether each of these gangs waits for its room, which is there, and to which the queue is entitled beside those
-        before.
+        """Each of these gangs by key, and True if it keeps its room: it waits for it, the room is there, and the queue is
+        entitled to it beside the rooms before it.
         """
         sums = _Sums()
         for key, gang in gangs.items():

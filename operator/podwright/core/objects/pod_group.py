@@ -129,7 +129,7 @@ class PodGroup:
     priority_class: str = ""
     """The PriorityClass that it names, of which its members have their priority, whatever their own; empty if none."""
     reuses: str = ""
-    """The key of the group whose room it takes over; empty if there is none."""
+    """The key of the group whose room this one takes over; empty if it names no group."""
     order: tuple[str, str] = ("", "")
     """Where it stands among the groups beside it: when it was created, and its name."""
     resources_problem: str = ""

@@ -263,7 +263,7 @@ class PodGroups:
         self._listeners_to_groups.append(listener)
 
     def listen_to_apis(self, listener: Callable[[Collection[str]], None]) -> None:
-        """Calls `listener` when the served APIs change, with the uids of the pods of which another group may count now."""
+        """Calls `listener` when the served APIs change, with the uids of the pods whose group may be another one now."""
         self._listeners_to_apis.append(listener)
 
     # Reading
@@ -311,15 +311,15 @@ class PodGroups:
         return min(((value, name) for name, value in self._class_values.items() if value >= priority), default=None)
 
     def counting(self, named: Sequence[str]) -> str:
-        """Which of these groups counts for a pod that names them, the most specific first: the first of a served API.
-        Empty if there is none.
+        """The group that counts for a pod which names these, the most specific first: the first whose API is served.
+        Empty if no API is.
         """
         return next((key for key in named if key.partition(":")[0] in self._served), "")
 
     def contradiction(self, pod: PodInfo) -> str:
-        """Which other group a pod names than the one that counts; empty if there is none to tell of. KAI's pod-grouper
-        adds a group to each pod of Grove's gangs, so that is none, and neither is one that is less specific and not
-        served.
+        """A text for an event if the pod names another group beside the one that counts; else empty. Two others go without
+        saying: the group that KAI's pod-grouper adds to each pod of Grove's gangs, and one that is less specific and
+        whose API is not served.
         """
         counts = self.counting(pod.named_groups)
         if not counts:

@@ -40,7 +40,7 @@ class RowFormula(Protocol):
         """Writes all rows."""
 
     def some(self, slots: Slots) -> NDArray[Any]:
-        """The values of these rows, of which the cache keeps what fits its type."""
+        """The values of these rows. The cache converts them to its own type."""
 
     def one(self, node: NodeInfo) -> Any:
         """The value of one node."""
