@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from podwright.api.compile import Classes, compile_policy, queue_sort_of
@@ -27,6 +26,7 @@ from podwright.core.framework.args import ArgsError
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import summary
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
 

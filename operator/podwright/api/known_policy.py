@@ -5,12 +5,12 @@ and what both kinds of policies answer about the objects that they know.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from podwright.api.compile import CompiledPolicy
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import LastAccepted, identity_of
+from podwright.core.objects.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

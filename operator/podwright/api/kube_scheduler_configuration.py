@@ -7,7 +7,7 @@ merging plugins are in core/framework/profile.py. Source: the Kubernetes documen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from podwright.core.framework.args import ArgsError, decode, decode_args
@@ -25,6 +25,7 @@ from podwright.core.framework.profile import (
     merge,
 )
 from podwright.core.framework.validation import Problem, unique_by
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
 POINTS: Final[Mapping[str, str]] = {

@@ -11,7 +11,7 @@ none of its filters is ever left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Protocol
 
 from podwright.api.compile import CompiledPolicy, refused_policy
@@ -33,6 +33,7 @@ from podwright.api.scheduler_policy import (
 )
 from podwright.api.spec.match import CompiledMatch, Subject
 from podwright.core.framework.profile import Profile
+from podwright.core.objects.dataclass import dataclass
 
 MAX_IN_NAMESPACE: Final = 16
 """How many local policies of a namespace count, the older first."""

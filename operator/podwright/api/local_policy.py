@@ -9,7 +9,7 @@ next.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from podwright.api.kube_scheduler_configuration import POINTS
@@ -33,6 +33,7 @@ from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.profile import Point
 from podwright.core.framework.validation import Rule, declared, unique_by, whole_number
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import mapping_at
 
 LOCAL_KIND: Final = "LocalSchedulerPolicy"

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from podwright.api.policy_status import ACCEPTED, UntimedCondition, conditions_by_type, timed
 from podwright.api.scheduler_policy import NAMELESS, Policy, PolicyError, check_kind, decoded, identity_of
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.validation import declared, unique_by
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw
 

@@ -9,7 +9,7 @@ The checks run for each policy before it becomes active: see podwright/api/polic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Final
@@ -31,6 +31,7 @@ from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import MULTI_POINT, Point, Profile, expand
 from podwright.core.framework.validation import Problem
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
 ANY_NAME: Final = "*"

@@ -8,11 +8,12 @@ cluster. When a policy is added, it is compared once with each other policy of i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from podwright.api.compile import CompiledPolicy
 from podwright.api.spec.match import CompiledMatch
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.selectors import Requirement
 
 KEPT: Final = 5

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.scheduler_policy import PolicyError
 from podwright.core.framework.errors import PluginError, raised_at
 from podwright.core.framework.profile import ProfileError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import described
 
 NONE_IN_FORCE: Final = "No generation of this policy is in force"

@@ -7,7 +7,6 @@ podwright/api/crd.py derives the CustomResourceDefinition from them. core/rebala
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from podwright.api.own_objects import CheckedStatus, conditions, count, read_object
@@ -16,6 +15,7 @@ from podwright.api.scheduler_policy import identity_of
 from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
 from podwright.api.spec.match import CompiledMatch, Match, Subject
 from podwright.core.framework.validation import SET, Problem, declared, key_path, unique_by, whole_number
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, is_qualified_name

@@ -9,13 +9,13 @@ the HyperNode of Volcano.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.api.own_objects import CheckedStatus, accepted, checked_status, conditions, read_object
 from podwright.api.policy_status import ACTIVE, Condition, UntimedCondition
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.validation import Problem, declared, unique_by
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import as_count, as_list, as_mapping, as_optional_text, as_text, shortened
 from podwright.core.objects.resources import is_qualified_name

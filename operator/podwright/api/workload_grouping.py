@@ -7,7 +7,6 @@ podwright/api/crd.py derives the CustomResourceDefinition from them. core/groupi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from podwright.api.compiled_rules import issue_text
@@ -24,6 +23,7 @@ from podwright.core.framework.args import encode
 from podwright.core.framework.validation import declared, whole_number
 from podwright.core.groupings import Grouping, Kind
 from podwright.core.objects.affinity import interned_selector
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.selectors import EVERYTHING
 

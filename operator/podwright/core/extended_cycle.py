@@ -11,7 +11,7 @@ kube-scheduler's schedule_one.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from podwright.core.framework.interface import Bools, CycleState, Feasible, Int6
 from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unschedulable
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.evaluator import Candidate, acceptable
 from podwright.core.state.cache import Cache

@@ -7,10 +7,10 @@ the pod. core/grouping_expressions.py compiles them; engine/intake/workloads.py 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from podwright.core.cel.errors import EvaluationError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.selectors import LabelSelector
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ later, after Bindings.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from podwright.api.configuration.extenders import DefinedExtender
 from podwright.core.framework.interface import Cluster
 from podwright.core.framework.program import Solver
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import (
     COMPOSITE_API,

@@ -7,11 +7,11 @@ event loop's thread changes it, so there are no locks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from podwright.api.permissions import PolicySettings
 from podwright.core.framework.features import Features
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.core.state.signals import Signals

@@ -9,11 +9,11 @@ server/requests.py reads them in steps. Pods and nodes stay raw objects here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.extender.go_json import (
     GoJSONError,
     int64,

@@ -7,11 +7,11 @@ of them the API server serves and RBAC allows.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod_group import GROVE_API, KAI_API, PLUGINS_API, VOLCANO_API, WORKLOAD_API
 from podwright.core.objects.watched_kinds import PRIORITY_CLASS, STORED_KINDS, WATCHED_KINDS, WatchedKind
 

@@ -18,9 +18,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.engine.records.log_fields import FIELDS, fields_of, is_written_each_time
 
 FIRST_SECONDS: Final = 10.0

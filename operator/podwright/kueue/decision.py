@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.cycle import Placement, RandomBelow, Rejection
@@ -17,6 +16,7 @@ from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.simulation import reserve
 from podwright.core.objects.closeness import ANYWHERE
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.pod_group import PLUGINS_API, PodGroup

@@ -8,11 +8,12 @@ of its domain. Source: pkg/podset and pkg/controller/jobframework of Kueue v0.19
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice, repeat
 from typing import Any, Final
 
 from podwright.core.objects.closeness import ANYWHERE, Closeness
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.raw import Raw, as_labels, as_list, as_mapping

@@ -6,9 +6,9 @@ Source: apis/kueue/v1beta2 of Kueue v0.19.2, and its controllers for Provisionin
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import Raw
 from podwright.kube.kinds import KUEUE, KUEUE_FLAVOR, KUEUE_WORKLOAD, Resource
 

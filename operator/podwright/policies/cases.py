@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from podwright.api.scheduler_policy import GROUP, KIND, PODWRIGHT_SCHEDULER_NAME
 from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import describe
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
 from podwright.core.objects.raw import Raw

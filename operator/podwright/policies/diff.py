@@ -8,7 +8,7 @@ nodes are compared, so ties make no difference.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from podwright.api.local_policy import LOCAL_KIND
@@ -16,6 +16,7 @@ from podwright.api.scheduler_policy import KIND
 from podwright.core.cycle import find_feasible
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import CycleState
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.raw import Raw, mapping_at
 from podwright.simulator.evaluations.evaluation import evaluate

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
 from podwright import __version__
+from podwright.core.objects.dataclass import dataclass
 
 Level = Literal["error", "warning", "note"]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
+
+from podwright.core.objects.dataclass import dataclass
 
 _Loader: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")

@@ -8,9 +8,9 @@ import random
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.names import is_dns_subdomain
 from podwright.sandbox import pods, schemas
 from podwright.sandbox.errors import StatusError, bad_request, conflict, invalid, not_found

@@ -5,11 +5,11 @@ CRD, or of Events) share one store. Read `discovery.py` next.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.watched_kinds import WATCHED_KINDS, WatchedKind
 
 Obj = dict[str, Any]

@@ -5,13 +5,13 @@ object only once.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import yaml
 from aiohttp import web
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.sandbox import discovery, patches, pod_subresources, tables
 from podwright.sandbox.cluster import SandboxCluster, WriteOptions
 from podwright.sandbox.errors import StatusError, bad_request, unsupported_media

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from podwright.api.compile import Classes
 from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import KIND
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw
 from podwright.core.plugins import PLUGINS

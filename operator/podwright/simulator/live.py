@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from glob import escape
 from multiprocessing.pool import ThreadPool
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,7 @@ from podwright.api.permissions import INSTALLED_NAMESPACE
 from podwright.core.framework.interface import ClusterError
 from podwright.core.groupings import POD as POD_OWNER
 from podwright.core.groupings import Kind
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.watched_kinds import NODE_KIND
 from podwright.core.plugins.rules.params import ConfigMap
 from podwright.kube.client import access

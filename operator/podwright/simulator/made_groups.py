@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from glob import escape
 
 from podwright.api.workload_grouping import grouping_in_force
 from podwright.core.groupings import POD, Kind
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, body_of
 from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, part_of_made

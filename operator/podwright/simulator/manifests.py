@@ -8,13 +8,13 @@ bounded, so that a small file cannot become a large object.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 import yaml
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import Raw, json_type
 from podwright.kube.bounded_files import read_at_most
 

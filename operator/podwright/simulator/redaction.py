@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from podwright.core.objects.closeness import WISHES
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import LOCAL_VOLUMES, QUEUE_ANNOTATION, STAYS
 from podwright.core.objects.pod_group import GROUP_ANNOTATIONS, NAMED_OTHERWISE
 from podwright.core.objects.raw import Raw, value_at

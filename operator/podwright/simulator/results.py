@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from podwright.core.framework.args import key_of
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.quantity import MAX_INT64
 
 

@@ -21,7 +21,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import Event
 from typing import Any, TypeVar
 
@@ -30,6 +29,7 @@ from aiohttp import web
 
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import declared
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.serve.access.gates import is_own_name
 from podwright.kube.serve.page.sight import is_foreign
 from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP, HypothesisError, hypothesis_of

@@ -12,7 +12,7 @@ import gzip
 import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ import orjson
 from podwright.api.local_policy import LOCAL_KIND
 from podwright.api.scheduler_policy import KIND
 from podwright.api.scheduling_queue import QUEUE_KIND
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.pod_group import APIS, NAMED_OTHERWISE

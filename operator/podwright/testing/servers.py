@@ -6,9 +6,10 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.testing.processes import Process
 
 DISABLED_ADMISSION = ("TaintNodesByCondition", "ServiceAccount")

@@ -9,9 +9,10 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+
+from podwright.core.objects.dataclass import dataclass
 
 Family = Literal["kubernetes", "etcd", "kwok", "helm"]
 

@@ -4,8 +4,9 @@ They are off by default. Sources: `kube_features.go` of each release, and the pu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from podwright.core.objects.dataclass import dataclass
 
 COMPOSITES = "scheduling.k8s.io/v1alpha3"
 """The API version of CompositePodGroups."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -18,6 +18,7 @@ from podwright.api.configuration.schema import Extender, extender_problems
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.profile import Profile
 from podwright.core.framework.validation import Problem
+from podwright.core.objects.dataclass import dataclass
 
 NAME: Final = r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$"
 _FIT: Final = "NodeResourcesFit"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from podwright.api.configuration.documents import read_document
@@ -15,6 +14,7 @@ from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import PluginSets, Profile, ProfileError
 from podwright.core.framework.validation import Problem
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.similar_names import similar_name
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final, Literal
 
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, ConfiguredPluginSet, PluginArgs
 from podwright.core.framework.args import INT32
 from podwright.core.framework.validation import Problem
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import format_duration, parse_duration
 from podwright.core.objects.names import is_dns_subdomain
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME

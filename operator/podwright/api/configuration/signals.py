@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf, isfinite
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from podwright.api.configuration.extenders import shown_url
 from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.framework.args import decode
 from podwright.core.framework.validation import Problem, declared
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import parse_duration
 from podwright.core.state.signals import SignalDefinition
 from podwright.core.state.signals.definition import LOAD_RESOURCES, Unit

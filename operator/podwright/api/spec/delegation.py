@@ -6,12 +6,12 @@ Here are the fields. Whether a local policy stays within them is checked in podw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import DelegatedStrategy
 from podwright.core.framework.validation import SET, declared, whole_number
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import parse_duration
 
 DEFAULT_BUDGET: Final = "1ms"

@@ -4,13 +4,13 @@ docs/devices.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.kube_scheduler_configuration import MAX_WEIGHT
 from podwright.core.devices.choice import AllocationOrder, Preempting, Scoring
 from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, PluginSets, Point
 from podwright.core.framework.validation import Rule, declared, whole_number
+from podwright.core.objects.dataclass import dataclass
 
 PLUGIN: Final = "DynamicResources"
 _ALL: Final = "*"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import ATOMIC, SET, Rule, declared, key_path
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from podwright.core.framework.validation import Rule, declared
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import parse_duration
 
 Packing = Literal["None", "Optimal"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from podwright.core.framework.validation import Rule, declared, key_path, unique_by, whole_number
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import mapping_at
 
 MAX_EXPRESSION: Final = 10 * 1024

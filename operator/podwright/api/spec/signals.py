@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.validation import SET, Problem, declared
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.state.signals import SignalDefinition
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from podwright.api.spec.match import QUALIFIED_NAME
 from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.framework.validation import ATOMIC, Rule, declared, unique_by, whole_number
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.plugins.load_aware import MAX_WEIGHT
 from podwright.core.plugins.shares.device_shares import TypicalPod
 

@@ -11,7 +11,6 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from random import Random
@@ -19,6 +18,7 @@ from typing import Final
 
 from podwright.api.configuration.signals import parse_signals
 from podwright.api.permissions import PolicySettings
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import Raw
 from podwright.engine.view.rebalance_picture import COLORS, STYLE
 from podwright.simulator.library import Cluster, Policy, simulate

@@ -9,12 +9,12 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
 from podwright.api.compile import BUILT_IN
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.wording import counted
 
 Answer = Mapping[str, Any]

@@ -7,9 +7,11 @@ of an object type, and the greatest size of a value, which the estimate of the c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Final
+
+from podwright.core.objects.dataclass import dataclass
 
 _NO_FIELDS: Final[Mapping[str, Type]] = MappingProxyType({})
 

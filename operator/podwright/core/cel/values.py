@@ -16,13 +16,13 @@ Integers of activations must lie within 64 bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from podwright.core.cel import types
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.types import Type
+from podwright.core.objects.dataclass import dataclass
 
 Value: TypeAlias = Any
 """A value of an expression, see the table above."""

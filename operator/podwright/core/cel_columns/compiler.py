@@ -13,7 +13,7 @@ A part that reads a whole map of the node has different inputs on each node, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from podwright.core.cel import types
@@ -48,6 +48,7 @@ from podwright.core.cel_columns.operations import (
 from podwright.core.cel_columns.reads import EVERYTHING, FIELDS, Reads
 from podwright.core.cel_columns.run import Evaluate, Fixed, Kept, Operation, Variable
 from podwright.core.cel_columns.vectors import VecKind
+from podwright.core.objects.dataclass import dataclass
 
 NODE: Final = "node"
 """The variable whose columns are read."""

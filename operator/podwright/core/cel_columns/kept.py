@@ -7,7 +7,6 @@ are dropped. Invariant: a kept column equals one that is recomputed.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Operation, Run, result_of
 from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Vec, VecKind, held_bytes
 from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.change_log import ChangesOfBoth, RowChanges
 from podwright.core.state.columns.table import NodeTable

@@ -5,7 +5,6 @@ lists.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from podwright.core.cel_columns.nodes import NodeView, NodeViewer
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Evaluate, Fixed, Operation, Run
 from podwright.core.cel_columns.vectors import Codes, ColumnFailure, Operand, Rows, Vec, VecKind, held_bytes
+from podwright.core.objects.dataclass import dataclass
 
 MAX_UNROLLED: Final = 64
 """A macro over a longer list is left to the evaluator."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from podwright.core.cel_columns.vectors import (
     as_vec,
     value_at,
 )
+from podwright.core.objects.dataclass import dataclass
 
 Evaluate = Callable[[Mapping[str, object], int, Callable[[], bool] | None], object]
 """(values of the variables, the greatest cost, what loops call) → the value of a tree, by the evaluator. Raises

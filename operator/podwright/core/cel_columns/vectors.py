@@ -9,7 +9,6 @@ is not 0, nothing reads the value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from sys import getsizeof
 from typing import Any, Final
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.cel.values import SameKey, Uint
+from podwright.core.objects.dataclass import dataclass
 
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.int32]

@@ -7,8 +7,8 @@ whole numbers first, because the gate DRAFractionalCapacityRange is off by defau
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.parts import Amount
 from podwright.core.objects.devices.slices import DeviceCapacity, DeviceShape, RequestPolicy, ValidRange
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from podwright.core.objects.dataclass import dataclass
 
 AllocationOrder = Literal["FirstFit", "BestFit", "Spread"]
 """Which devices of a node are tried first. FirstFit: kube-scheduler's order."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.state.devices.pools import Pool
 from podwright.core.state.devices.usage import DeviceUsage
 

@@ -8,7 +8,6 @@ Nothing here decides whether a device can be allocated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -18,6 +17,7 @@ from podwright.core.devices.counters import AvailableCounters, Counter
 from podwright.core.devices.offer import Offer
 from podwright.core.devices.problem import PreparedAsk
 from podwright.core.devices.search import Pick
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.slices import DeviceShape
 from podwright.core.state.devices.pools import Pool, PoolDevice
 from podwright.core.state.devices.usage import DeviceUsage

@@ -9,12 +9,12 @@ their verdicts (`Signature`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.devices.capacity import CapacityError, Consumption, consumption_of
 from podwright.core.devices.selectors import Matcher, Selectors
 from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.claims import ALL, Ask, ClaimSpec
 from podwright.core.objects.devices.classes import DeviceClass
 from podwright.core.objects.devices.slices import DeviceShape

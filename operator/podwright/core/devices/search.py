@@ -13,7 +13,6 @@ number of steps and go on later. Source: `allocateOne` in k8s.io/dynamic-resourc
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.core.devices.capacity import Consumption
@@ -24,6 +23,7 @@ from podwright.core.devices.meter import SearchMeter
 from podwright.core.devices.offer import MAX_RESULTS, Offer, needs_no_check
 from podwright.core.devices.problem import PreparedAsk
 from podwright.core.devices.selectors import FAILS
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.state.devices.pools import Pool, PoolDevice
 
 Order = Callable[[PreparedAsk], Sequence[int]]

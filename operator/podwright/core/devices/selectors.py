@@ -7,11 +7,11 @@ as long as a slice has a device of that shape.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from podwright.core.devices.meter import SearchMeter
 from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.slices import DeviceShape
 from podwright.core.state.devices.shapes import ShapeNumbers
 

@@ -7,7 +7,6 @@ was interrupted goes on where it was.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -24,6 +23,7 @@ from podwright.core.devices.offer import Offer
 from podwright.core.devices.problem import AllocationProblem
 from podwright.core.devices.search import DeviceSearch
 from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.usage import DeviceUsage
 

@@ -27,6 +27,7 @@ from podwright.core.framework.errors import raised_at
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import Problem, Rule, cel_schema, child_path, summary
 from podwright.core.objects.control_flow import passes_through
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import described
 
 T = TypeVar("T")
@@ -351,7 +352,7 @@ def _merged(schema: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
     """What decoding needs to know of a field of a dataclass."""
 

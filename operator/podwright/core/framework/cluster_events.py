@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum, IntFlag
 from functools import cache
 from typing import Any, Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import WORKLOAD_API
 from podwright.core.objects.watched_kinds import STORED_KINDS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from podwright.core.framework.contract import explained
 from podwright.core.framework.interface import Bools, FilterResult, Slots
 from podwright.core.framework.status import Code, Status, unresolvable
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.state.columns.table import NodeTable
 
 

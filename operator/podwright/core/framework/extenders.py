@@ -7,10 +7,10 @@ finished with the answers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.framework.status import Code, Status
+from podwright.core.objects.dataclass import dataclass
 
 EXTENDER: Final = "Extender"
 """The name that stands for the rejecting plugin if extenders rejected a pod. Any event may help the pod. Source:

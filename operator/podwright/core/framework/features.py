@@ -7,10 +7,10 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.framework.known_gates import GROUPS, KNOWN_GATES
+from podwright.core.objects.dataclass import dataclass
 
 NEWEST_MINOR: Final = 37
 OLDEST_MINOR: Final = 34

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from podwright.core.framework.interface import Bools, ExtensionPoint, Int64s
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 
 

@@ -7,8 +7,9 @@ another value.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from podwright.core.objects.dataclass import dataclass
 
 Stage = Literal["ALPHA", "BETA", "GA", "DEPRECATED"]
 

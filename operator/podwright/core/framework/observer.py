@@ -8,8 +8,9 @@ feeds the metrics.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from podwright.core.objects.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

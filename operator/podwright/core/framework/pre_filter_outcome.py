@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.framework.status import Status, unresolvable
+from podwright.core.objects.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ The rules are those of KubeSchedulerConfiguration v1: a custom set is merged int
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Final
 
 from podwright.core.framework import interface
+from podwright.core.objects.dataclass import dataclass
 
 
 class Point(Enum):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.core.framework.args import json_schema_of
@@ -27,6 +26,7 @@ from podwright.core.framework.joint_rules import JointFilter
 from podwright.core.framework.methods import AWAITED, WHEN_BUILT, WITH_STATE, WITHOUT_INSTANCE, WITHOUT_STATE
 from podwright.core.framework.profile import Point
 from podwright.core.objects.control_flow import passes_through
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import described
 
 _CONTRACTS: Final = (

@@ -6,10 +6,10 @@ Source: the Kubernetes documentation, "Resource Bin Packing".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.framework.interface import MAX_SCORE
+from podwright.core.objects.dataclass import dataclass
 
 MAX_SHAPE_SCORE: Final = 10
 """The highest score of a point; it means MAX_SCORE."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+from podwright.core.objects.dataclass import dataclass
 
 
 class Code(IntEnum):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, field
 from typing import Any, Final
+
+from podwright.core.objects.dataclass import dataclass
 
 Problem = tuple[str, str]
 """(field path, what is wrong with it)"""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -14,6 +13,7 @@ from podwright.core.framework.contract import looks_beyond_node
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import DomainPlugin, Scope
 from podwright.core.framework.profile import Point
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 

@@ -8,7 +8,7 @@ kube-scheduler 1.37's cycle of composite pod groups, `pkg/scheduler/schedule_one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from heapq import nsmallest
 from itertools import chain, count, islice
 from typing import Final
@@ -20,6 +20,7 @@ from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.gangs.topology_domains import DomainSearch, common_domain, used_domains
 from podwright.core.objects.closeness import ANYWHERE, Closeness, Wish, closeness_of
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +22,7 @@ from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Status
 from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
 from podwright.core.objects.closeness import Closeness
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.objects.resources import PODS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from math import gcd
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from podwright.core.framework.program import Positions, Rows
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import BudgetRules
 from podwright.core.preemption.queue_claims import QueueClaim

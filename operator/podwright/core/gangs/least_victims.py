@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import nsmallest
 from math import inf
 from typing import Final
@@ -30,6 +30,7 @@ from podwright.core.gangs.gang_preemption import Found, Try, potential_victims_o
 from podwright.core.gangs.joint import MAX_ROUNDS, MAX_WORK, Joint
 from podwright.core.gangs.joint_program import JointProgram
 from podwright.core.gangs.potential_victims import ClaimedVictims, PotentialVictims
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import PODS
 from podwright.core.preemption.units import ABOVE_ALL, Unit, split_by_budget, units_below

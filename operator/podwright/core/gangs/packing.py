@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from podwright.core.cycle import Decision, Placement, RandomBelow, Rejection, schedule
@@ -24,6 +23,7 @@ from podwright.core.gangs.displacing import Displacing
 from podwright.core.gangs.joint import SECONDS, take_places
 from podwright.core.gangs.joint_program import JointProgram
 from podwright.core.gangs.simulation import Simulation
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction, Checkpoint

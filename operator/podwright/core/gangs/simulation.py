@@ -5,7 +5,7 @@ there.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from podwright.core.cycle import Decision, Fault, Placement, RandomBelow, Rejection, schedule
@@ -17,6 +17,7 @@ from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.control_flow import ControlFlowError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.gang_scheduling import WAITING, GangScheduling
 from podwright.core.state.transaction import CacheTransaction, Checkpoint

@@ -8,11 +8,11 @@ members are least spread, level by level.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from podwright.core.framework.interface import Bools, Int64s
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 from podwright.core.state.topologies import DomainTree

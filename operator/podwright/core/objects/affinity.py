@@ -8,9 +8,9 @@ Constraints".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.frozen import FrozenDict
 from podwright.core.objects.interning import Interner

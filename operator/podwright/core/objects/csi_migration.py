@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.selectors import Labels
 from podwright.core.objects.volumes import (
     BETA_REGION,

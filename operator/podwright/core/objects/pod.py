@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final, NoReturn
 
@@ -26,6 +26,7 @@ from podwright.core.objects.affinity import (
 )
 from podwright.core.objects.closeness import Wish, wish_of
 from podwright.core.objects.compaction import RecentCache, cleared_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.frozen import FrozenBody, FrozenDict, frozen

@@ -12,11 +12,11 @@ other APIs has is in `volcano_groups`, `kai_groups` and `grove_groups`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
 from podwright.core.objects.closeness import Closeness
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.grove_groups import grove_tree, packed, reused_gang
 from podwright.core.objects.kai_groups import is_firm, kai_closeness, kai_seconds, kai_terms, stale_after

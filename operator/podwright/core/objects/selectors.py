@@ -7,9 +7,9 @@ empty term matches nothing. Sources: the Kubernetes API reference, "LabelSelecto
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.integers import int64_of
 from podwright.core.objects.raw import as_labels, as_list, as_mapping, shortened

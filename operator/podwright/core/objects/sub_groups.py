@@ -5,11 +5,11 @@ part. `kai_groups`, `volcano_groups` and `grove_groups` read the trees of these 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Final, Protocol
 
 from podwright.core.objects.closeness import ANYWHERE, Closeness
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import as_positive
 
 MAX_LEVELS: Final = 16

@@ -7,10 +7,10 @@ Sources: Volcano's `staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/type
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.core.objects.closeness import ANYWHERE, HYPER_NODES, LOWEST_TIER, Closeness
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import (
     as_count,

@@ -13,9 +13,10 @@ neither are SchedulerPolicies.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
+
+from podwright.core.objects.dataclass import dataclass
 
 Object = Mapping[str, Any]
 

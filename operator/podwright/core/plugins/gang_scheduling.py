@@ -7,7 +7,7 @@ here it is in the default profile. It does nothing for pods without a pod group.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final, Literal
 
 from podwright.core.framework.cluster_events import (
@@ -28,6 +28,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.profile import Profile
 from podwright.core.framework.status import Code, Status, unresolvable
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import ALL, PodGroup, group_key, parse_pod_group

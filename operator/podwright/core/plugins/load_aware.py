@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -29,6 +29,7 @@ from podwright.core.framework.interface import (
     Scope,
     ScorePlugin,
 )
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU
 from podwright.core.state.nodeinfo import NodeInfo

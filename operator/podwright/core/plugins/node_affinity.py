@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +47,7 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable
 from podwright.core.objects.affinity import NO_NODE_AFFINITY, node_affinity_of
 from podwright.core.objects.affinity import NodeAffinity as PodNodeAffinity
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import HOSTNAME, Node
 from podwright.core.objects.pod import PodInfo

@@ -7,12 +7,13 @@ loses a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ANY, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.observer import Observer
 from podwright.core.objects.control_flow import passes_through
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.queued_pod import QueuedPod
 

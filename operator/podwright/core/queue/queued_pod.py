@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from math import inf
 from typing import Final
 
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.cost import AttemptCost
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.pods_of_plugin import PodsOfPlugin
 

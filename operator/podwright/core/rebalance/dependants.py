@@ -8,9 +8,10 @@ one of them is asked: what breaks the others alone is there before and after.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from podwright.core.objects.affinity import PodAffinity, PodAffinityTerm, SpreadConstraints
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 

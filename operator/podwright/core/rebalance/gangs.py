@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from math import inf
 from typing import Final
@@ -28,6 +28,7 @@ from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.gathering import slot_for
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.simulation import reserve
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup

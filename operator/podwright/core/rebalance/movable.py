@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.program import Solver
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.preemption.budgets import BudgetRules

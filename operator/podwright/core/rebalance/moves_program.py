@@ -7,7 +7,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from podwright.core.framework.interface import Bools, Int64s
 from podwright.core.framework.program import TooLargeError
 from podwright.core.gangs.branches import Branch, branch_of
 from podwright.core.gangs.joint_program import JointProgram, Kind
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import Budgets
 from podwright.core.rebalance.dependants import again_uid, created_again

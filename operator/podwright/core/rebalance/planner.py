@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Int64s
 from podwright.core.gangs.simulation import reserve
 from podwright.core.objects.control_flow import ControlFlowError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.objects.wording import counted

@@ -9,7 +9,6 @@ change. The HyperNodes of Volcano are domains without labels.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from podwright.core.objects.closeness import HYPER_NODES, KUEUE_API, Closeness
 from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.deadline import never
 from podwright.core.state.hyper_nodes import HyperNodes

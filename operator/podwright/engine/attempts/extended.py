@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from podwright.core.cycle import Decision, Fault, Rejection
@@ -26,6 +26,7 @@ from podwright.core.extended_cycle import Changed, Question, begin, finish, pree
 from podwright.core.framework.extenders import EXTENDER, ExtenderAnswers
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.control_flow import passes_through
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import described
 from podwright.core.preemption.evaluator import Candidate, DryRun
 from podwright.core.queue import QueuedPod

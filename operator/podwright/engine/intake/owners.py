@@ -7,12 +7,12 @@ owner that a grouping selects decides. `workloads` uses this while the scheduler
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
 from podwright.core.groupings import POD, Grouping, GroupingError, Kind
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import Owner, PodInfo, controller_of
 from podwright.core.objects.pod_group import MADE_API, group_key, workload_label
 from podwright.core.objects.raw import Raw, as_labels

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ import orjson
 
 from podwright.core.groupings import POD, Grouping, GroupingError, Kind
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import Owner, PodInfo, body_of
 from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, part_of_made, workload_label
 from podwright.core.objects.raw import Raw

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import HoldsPreemptors, PostFilterResult
 from podwright.core.gangs.decisions import GangPreemption
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.preemption.queue_claims import has_queue

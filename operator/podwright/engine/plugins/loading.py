@@ -16,7 +16,7 @@ import itertools
 import linecache
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
@@ -27,6 +27,7 @@ from typing import Any, Final
 from podwright.core.framework.interface import Plugin
 from podwright.core.framework.registry import Found, RegistryError, merge_plugins
 from podwright.core.objects.control_flow import passes_through
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import described
 from podwright.core.plugins import PLUGINS
 from podwright.engine.plugins.files import PluginDirectories, PluginFilesError, Texts

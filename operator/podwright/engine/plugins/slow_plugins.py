@@ -10,10 +10,10 @@ plugin that is slow for one kind of pod only is found at the next such pod, if i
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.framework.observer import Observer
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.records.log_fields import fields
 from podwright.engine.records.metrics import SLOW_PLUGIN_CALLS, Metrics

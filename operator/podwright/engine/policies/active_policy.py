@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.compile import BUILT_IN, CompiledPolicy
 from podwright.api.local_policies import UNCHECKED
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.framework import Framework
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
 from podwright.engine.policies.policy_plugins import Conduct
 from podwright.engine.records.local_budgets import Account

@@ -12,7 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from podwright.api.compile import Classes, CompiledPolicy
@@ -21,6 +21,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Handle
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, Point, Profile
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.state.cache import Cache
 from podwright.engine.plugins.exceptions import PluginExceptions

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from podwright.core.objects.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

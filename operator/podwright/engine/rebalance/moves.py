@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.gangs.gathering import slot_for
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import Owner, PodInfo
 from podwright.core.rebalance.gangs import room_of, waiting_gang
 from podwright.core.rebalance.movable import may_take

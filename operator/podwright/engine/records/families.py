@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
 from typing import Any, Final, Generic, TypeVar
@@ -20,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from podwright.core.objects.compaction import shrink
+from podwright.core.objects.dataclass import dataclass
 from podwright.engine.process.steps import Steps, at_once
 
 D = TypeVar("D", bound="Declaration")

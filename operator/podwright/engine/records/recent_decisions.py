@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from podwright.core.cycle import Decision, Fault, Placement, Rejection
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 
 MOST_PODS: Final = 1000

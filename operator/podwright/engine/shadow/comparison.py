@@ -8,7 +8,7 @@ appeared (`Outlook`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 import numpy as np
@@ -17,6 +17,7 @@ from podwright.core.cycle import Fault, Placement, Rejection, Search, find_feasi
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Slots, WholeNumbers
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.comparison import ShadowComparison, on_former_state
 from podwright.engine.shadow.shadow_pods import Seen

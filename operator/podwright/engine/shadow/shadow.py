@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from podwright.api.policy_status import ShadowWork
 from podwright.api.spec.match import Subject
 from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.pod_groups import PodGroups
 from podwright.engine.policies.active_policies import ActivePolicies

@@ -7,10 +7,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.shadow.comparison import ComparisonOutcome, ShadowComparison

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.node import Node
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, MEMORY, PODS

@@ -9,9 +9,9 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.process.steps import Steps

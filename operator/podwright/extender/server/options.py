@@ -5,10 +5,11 @@ its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.options.definitions import definitions, option
 from podwright.kube.options.options import OPTIONS, Options
 from podwright.kube.options.serving import ServingOptions

@@ -5,11 +5,11 @@ kept, for the answer; of a victim only the uid. Unknown fields are skipped.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import orjson
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.engine.process.steps import Steps

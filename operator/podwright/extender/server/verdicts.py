@@ -6,7 +6,6 @@ The core decides, on the cache that the watches keep. Everything here runs in th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, Feasible, Int64s, WholeNumbers
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.compaction import RecentCache, compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, select_victims

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.client.errors import ApiError, UnreachableError
 from podwright.kube.client.json_text import loads
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.client.errors import is_retryable, retry_after
 
 if TYPE_CHECKING:

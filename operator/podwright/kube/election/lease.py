@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.client.errors import ApiError, is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.object_metadata import resource_version

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.options.values import OptionsError, ValueType
 
 PREFIX: Final = "PODWRIGHT_"

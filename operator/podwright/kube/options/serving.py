@@ -5,8 +5,8 @@ defaults.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.options.definitions import option
 from podwright.kube.options.values import (
     ALL_ADDRESSES,

@@ -6,9 +6,9 @@ Source: `kube-scheduler --help` of Kubernetes 1.37.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.options.definitions import without_effect
 from podwright.kube.options.values import (
     DURATION,

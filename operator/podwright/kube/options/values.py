@@ -10,7 +10,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -24,6 +23,7 @@ from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
 from podwright.core.framework.features import GATES, NEWEST_MINOR, OLDEST_MINOR, expand_groups
 from podwright.core.framework.known_gates import GROUPS, KNOWN_GATES
 from podwright.core.framework.profile import ProfileError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.quantity import parse_quantity, round_up
 from podwright.kube.bounded_files import read_at_most

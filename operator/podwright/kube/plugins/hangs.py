@@ -20,10 +20,11 @@ import re
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final
+
+from podwright.core.objects.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

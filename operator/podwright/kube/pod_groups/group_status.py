@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod_group import APIS, GROVE_KIND, KAI_KIND, KIND, VOLCANO_KIND, PodGroup, group_key
 from podwright.core.objects.raw import mapping_at
 from podwright.core.state.object_store import key_of

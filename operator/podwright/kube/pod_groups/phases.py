@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from podwright.api.volcano_queue import VOLCANO_SCHEDULER
 from podwright.core.gangs.topology_domains import domains_of
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import (
     GROUP_ANNOTATIONS,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.spec.rules import config_map_problem
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import Raw
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.engine.engine import Engine

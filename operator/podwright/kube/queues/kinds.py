@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.api.kai_queue import KAI_LABEL, KAI_SCHEDULER, kai_status_of, parse_kai_queue
 from podwright.api.queue_status import QueueReport, status_of
 from podwright.api.scheduling_queue import parse_queue
 from podwright.api.volcano_queue import ROOT, VOLCANO_LABEL, VOLCANO_SCHEDULER, parse_volcano_queue, volcano_status_of
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import QUEUE_ANNOTATION
 from podwright.core.objects.raw import Raw
 from podwright.core.queues.queues import QueueRules

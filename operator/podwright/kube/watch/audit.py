@@ -15,10 +15,10 @@ import logging
 import random
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.engine.records.log_fields import V6
 from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.client.object_metadata import resource_version

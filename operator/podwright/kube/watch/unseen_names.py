@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Final
+
+from podwright.core.objects.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,14 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 import orjson
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import shrink
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.outcomes.binding.concurrency import FEW, ConcurrencyLimit
 from podwright.engine.ports import Regarding

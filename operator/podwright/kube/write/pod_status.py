@@ -9,9 +9,10 @@ unschedulable. Texts and rules follow kube-scheduler's failure handler. The queu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.ports import Verdict
 from podwright.kube.client.media_types import STRATEGIC_PATCH

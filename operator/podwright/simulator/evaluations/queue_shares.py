@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import declared
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.queues.tree import QueueSpec, QueueTree
 from podwright.simulator.evaluations.cases import Case, CaseError, case_id

@@ -5,7 +5,6 @@ node is. The scheduler stops at the first filter that rejects a node. An explana
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Feasible, FilterPlugin
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable

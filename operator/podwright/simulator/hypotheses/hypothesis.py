@@ -10,10 +10,11 @@ unless a budget keeps them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from podwright.core.framework.args import ArgsError, decode, encode
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.raw import Raw
 

@@ -11,10 +11,11 @@ help it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.intake.object_changes import ASSIGNED_POD_ADD
 from podwright.engine.policies.active_policy import ActivePolicy

@@ -12,12 +12,12 @@ import contextlib
 import select
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 import orjson
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.raw import Raw
 from podwright.engine.process.side_thread import SideThread

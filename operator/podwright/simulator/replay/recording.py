@@ -11,11 +11,12 @@ show this. Only nodes and pods may change; of other kinds, the first version cou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import orjson
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
 from podwright.core.objects.raw import Raw, json_type, mapping_at

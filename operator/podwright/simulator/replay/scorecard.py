@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.simulator.replay.meter import Meter, MeterSample
 from podwright.simulator.replay.queue_meter import QueueFigures, QueueSample
 from podwright.simulator.replay.rebalancing import RebalanceFigures

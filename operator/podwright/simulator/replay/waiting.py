@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from podwright.core.objects.dataclass import dataclass
 
 WAITED_LONG: Final = 60.0
 """Seconds."""

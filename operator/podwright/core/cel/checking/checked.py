@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from math import isinf
 from typing import Final
 
@@ -27,6 +26,7 @@ from podwright.core.cel.checking.tree import (
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.cel.types import Type
 from podwright.core.cel.values import Uint, Value
+from podwright.core.objects.dataclass import dataclass
 
 MAX_DEPTH: Final = 200
 """Levels of a tree. Evaluation needs a frame of the Python stack for each."""

@@ -6,11 +6,11 @@ Sources: `environment/base.go` and `library` of `k8s.io/apiserver/pkg/cel`, `ext
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.cel import types
 from podwright.core.cel.types import A, Type, list_of, map_of, optional_of
+from podwright.core.objects.dataclass import dataclass
 
 
 @dataclass(frozen=True)

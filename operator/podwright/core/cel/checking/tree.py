@@ -6,9 +6,8 @@ the checker (`device.capacity`), the tree has the Select that it stands for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from podwright.core.cel.types import Type
+from podwright.core.objects.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ Sources: `interpreter/attributes.go` and `planner.go` of cel-go.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.library.conversions import go_type, text_in_error
 from podwright.core.cel.values import MAX_INT, NONE, Optional, Uint, Value, find, no_such_overload, type_of
+from podwright.core.objects.dataclass import dataclass
 
 Step = Callable[[Frame], Value]
 """Evaluates a node. Raises EvaluationError."""

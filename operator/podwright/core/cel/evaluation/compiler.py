@@ -7,7 +7,7 @@ nothing, `in` with a constant list costs nothing of its own. Sources: `interpret
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from podwright.core.cel.checking.tree import (
     Call,
@@ -34,6 +34,7 @@ from podwright.core.cel.evaluation.steps import (
 )
 from podwright.core.cel.library.conversions import CONVERSIONS, go_type
 from podwright.core.cel.values import Value, to_key
+from podwright.core.objects.dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def _attribute(attribute: Attribute | Conditional) -> CompiledNode:
     return CompiledNode(attribute.step(), attribute)
 
 
-@dataclass
+@dataclass(slots=True)
 class Compiler:
     """Compiles one tree. `functions` has the functions of the environment."""
 

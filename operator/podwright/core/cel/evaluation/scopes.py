@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.evaluation.attributes import Step
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.values import Value
+from podwright.core.objects.dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ UNSET: Final = object()
 """What an accumulator holds before its first use."""
 
 
-@dataclass
+@dataclass(slots=True)
 class NameScope:
     """The names in scope with the closures that read them. `count` is the number of places in use so far."""
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
@@ -16,6 +15,7 @@ from podwright.core.cel.library.conversions import to_string
 from podwright.core.cel.library.go_text import quoted
 from podwright.core.cel.library.signatures import is_readable, unary
 from podwright.core.cel.values import Function, Opaque, Value, no_such_overload
+from podwright.core.objects.dataclass import dataclass
 
 Address = IPv4Address | IPv6Address
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
@@ -16,6 +15,7 @@ from podwright.core.cel import types
 from podwright.core.cel.library.signatures import unary
 from podwright.core.cel.library.urls import check_request_uri
 from podwright.core.cel.values import NONE, Function, Opaque, Optional, Value, no_such_overload
+from podwright.core.objects.dataclass import dataclass
 
 Check = Callable[[str], Sequence[str]]
 """Gives the reasons why a text does not have a format."""

@@ -7,12 +7,12 @@ Source of the rules: `k8s.io/apimachinery/pkg/api/resource`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.cel import types
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.values import MAX_INT, MIN_INT, Opaque, no_such_overload
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.quantity import written
 
 _FAST_DIGITS: Final = 18

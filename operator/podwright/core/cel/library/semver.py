@@ -5,13 +5,13 @@ uses.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.cel import types
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.library.go_text import quoted
 from podwright.core.cel.values import MAX_UINT, Opaque, no_such_overload
+from podwright.core.objects.dataclass import dataclass
 
 _NUMBER: Final = re.compile(r"[0-9]*", re.ASCII)
 _WORD: Final = re.compile(r"[0-9A-Za-z-]*", re.ASCII)

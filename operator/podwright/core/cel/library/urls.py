@@ -7,7 +7,6 @@ Go works on bytes: here texts are decoded as Latin-1 while they are taken apart.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from string import ascii_letters, digits
 from typing import Final
@@ -18,6 +17,7 @@ from podwright.core.cel.frame import ELEMENT, Frame
 from podwright.core.cel.library.go_text import quoted
 from podwright.core.cel.library.signatures import unary
 from podwright.core.cel.values import Function, Opaque, Value, no_such_overload
+from podwright.core.objects.dataclass import dataclass
 
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")

@@ -7,10 +7,10 @@ the Kubernetes API reference, "ResourceClaim".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.core.objects.affinity import NodeAffinity
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.classes import expression_of
 from podwright.core.objects.devices.parts import (
     Amount,

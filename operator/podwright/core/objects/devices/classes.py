@@ -5,9 +5,9 @@ Source: the Kubernetes API reference, "DeviceClass" and "DeviceTaintRule".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.parts import name_in, parse_device_taint
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time

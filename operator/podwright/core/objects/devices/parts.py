@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.quantity import parse_exact_quantity
 from podwright.core.objects.raw import Raw, as_optional_text, as_text
 from podwright.core.objects.taints import Taint, Toleration

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from podwright.core.objects.affinity import NodeAffinity
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.parts import Amount, name_in, parse_amount, parse_device_taint
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner

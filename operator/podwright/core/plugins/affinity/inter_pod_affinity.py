@@ -8,7 +8,6 @@ have; it updates its counts as pods change. Next: `filtering`, `scoring`. Source
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
@@ -34,6 +33,7 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.joint_rules import JointFilter, JointRule
 from podwright.core.framework.status import SKIP, Status
 from podwright.core.objects.affinity import NO_POD_AFFINITY
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import value_count

@@ -10,10 +10,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError, ClusterTimeoutError, Handle
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.claims import FINALIZER, Allocation, ResourceClaim, parse_resource_claim
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo

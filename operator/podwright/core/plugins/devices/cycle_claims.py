@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -49,6 +48,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.pod import PodInfo

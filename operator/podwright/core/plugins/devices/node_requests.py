@@ -6,13 +6,14 @@ different claims. Source: `filterExtendedResources` in kube-scheduler's plugin D
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.devices.extended import Mapped, can_stand_for, requests_for
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.claims import FOR_EXTENDED_RESOURCES, ResourceClaim, parse_resource_claim
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, body_of

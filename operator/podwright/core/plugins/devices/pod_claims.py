@@ -7,8 +7,8 @@ k8s.io/dynamic-resource-allocation).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.claims import ResourceClaim
 from podwright.core.objects.pod import PodClaim, PodInfo
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, PodGroup, group_key

@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from podwright.core.devices.allocation import allocations_of
 from podwright.core.devices.search import DeviceSearch
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim, parse_allocation
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.raw import Problems

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.resources import is_counted_resource, is_scalar_resource
 from podwright.core.plugins.resources.rows import Column, Floats, Used, used_of
 

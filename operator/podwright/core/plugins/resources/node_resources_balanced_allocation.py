@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from podwright.core.framework.interface import (
     Slots,
 )
 from podwright.core.framework.status import SKIP, Status
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import Requests
 from podwright.core.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpec

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Generic, NamedTuple, TypeVar
@@ -25,6 +24,7 @@ from podwright.core.cel_columns.nodes import NodeView
 from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, held_bytes
 from podwright.core.cel_columns.views import NodeViews
 from podwright.core.framework.interface import Int64s
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.plugins.rules.owner import RuleOwner
 from podwright.core.plugins.rules.rule_set import Filter, RuleScore
 from podwright.core.plugins.rules.subject import Input, RuleSubject, TimeInput

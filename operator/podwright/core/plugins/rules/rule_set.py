@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.framework.status import Code
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.plugins.rules.owner import RuleOwner
 
 if TYPE_CHECKING:

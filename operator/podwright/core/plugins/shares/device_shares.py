@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 import numpy as np
@@ -31,6 +31,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.status import SKIP, Status, unresolvable, unschedulable
 from podwright.core.framework.validation import declared, whole_number
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY, resource_list

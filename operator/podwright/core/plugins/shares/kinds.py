@@ -8,11 +8,11 @@ in which pods came to the node. Of claims, it is known which devices they have.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
 from podwright.core.framework.validation import Rule, declared
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import is_extended_resource
 from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from podwright.core.framework.args import INT32
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.node import HOSTNAME
 
 ZONE: Final = "topology.kubernetes.io/zone"

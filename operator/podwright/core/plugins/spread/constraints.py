@@ -7,13 +7,14 @@ pods. Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from weakref import WeakKeyDictionary, ref
 
 from podwright.core.framework.features import Features
 from podwright.core.objects.affinity import NO_SPREAD, SpreadConstraint, SpreadConstraints, interned_selector
 from podwright.core.objects.compaction import RecentCache, compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import WeakValues
 from podwright.core.objects.node import HOSTNAME

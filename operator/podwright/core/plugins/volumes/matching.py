@@ -8,9 +8,9 @@ one plan. Source: kube-scheduler's volume binder; the Kubernetes documentation, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.quantity import round_up
 from podwright.core.objects.selectors import Labels
 from podwright.core.objects.volumes import (

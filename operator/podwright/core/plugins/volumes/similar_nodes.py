@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.quantity import round_up
 from podwright.core.objects.selectors import Labels
 from podwright.core.objects.volumes import PersistentVolume, VolumeAffinity, mapping_at

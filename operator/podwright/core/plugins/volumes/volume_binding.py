@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -37,6 +37,7 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.shape import MAX_SHAPE_SCORE, UtilizationShapePoint, curve_of, shape_problems
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import (
     WAIT_FOR_FIRST_CONSUMER,

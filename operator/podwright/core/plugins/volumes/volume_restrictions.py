@@ -8,7 +8,6 @@ disks, EBS volumes, iSCSI targets and RBD images.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from podwright.core.framework.interface import (
     Scope,
 )
 from podwright.core.framework.status import SKIP, Status, unresolvable, unschedulable
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import READ_WRITE_ONCE_POD, claims_of, share_claim

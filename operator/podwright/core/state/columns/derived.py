@@ -7,13 +7,13 @@ holds the key as long as the column, so it may contain objects that are compared
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.node import Node
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.deadline import never

@@ -11,10 +11,11 @@ newest version. So what a decision takes counts at once, and nothing counts twic
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.claims import (
     FOR_EXTENDED_RESOURCES,
     AllocatedDevice,

@@ -7,10 +7,10 @@ kept until a slice changes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.slices import Device, PoolId, ResourceSlice
 from podwright.core.state.devices.index import DeviceIndex
 from podwright.core.state.devices.pools import Amounts

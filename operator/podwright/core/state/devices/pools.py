@@ -8,9 +8,10 @@ the same generation count, too, for completeness and for counters, but their dev
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.classes import DeviceTaintRule
 from podwright.core.objects.devices.slices import Device, DeviceId, PoolId, ResourceSlice
 from podwright.core.objects.taints import Taint

@@ -5,10 +5,10 @@ says where its numbers come from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, Literal
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.resources import CPU, MEMORY
 
 Unit = Literal["Percent", "Fraction", "Amount"]

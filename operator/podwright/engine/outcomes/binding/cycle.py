@@ -10,13 +10,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from podwright.core.cycle import Placement
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.queue import QueuedPod
 from podwright.engine.outcomes.binding import debug
 from podwright.engine.outcomes.binding.states import EFFECTS, STOPPABLE, BindingOutcome, BindingState

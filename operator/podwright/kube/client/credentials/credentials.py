@@ -13,10 +13,11 @@ import logging
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.credentials.kubeconfig import KubeConfig, find_kubeconfig, read_kubeconfig
 from podwright.kube.client.credentials.proxies import proxy_from_environment

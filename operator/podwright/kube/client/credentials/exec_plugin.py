@@ -13,9 +13,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.client.errors import ConfigError
 
 VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")

@@ -12,11 +12,12 @@ import base64
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.credentials.exec_plugin import VERSIONS, ExecPlugin
 from podwright.kube.client.credentials.kubeconfig_file import (

@@ -11,12 +11,13 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import json_type
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.errors import ConfigError

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -20,6 +19,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.options.options import Options
 from podwright.kube.serve.access.delegation import AUTHENTICATED, User

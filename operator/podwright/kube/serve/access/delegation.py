@@ -8,10 +8,11 @@ Everything here runs in the scheduler's loop. Source: the Kubernetes documentati
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import mapping_at
 from podwright.kube.client.errors import ConfigError, if_there
 from podwright.kube.client.http import Http

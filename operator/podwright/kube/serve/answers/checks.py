@@ -7,8 +7,9 @@ server/healthz.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from podwright.core.objects.dataclass import dataclass
 
 PING: Final = "ping"
 """The check that never fails. It only shows that the server answers."""

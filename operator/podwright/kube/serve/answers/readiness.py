@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.engine.records.metrics import (
     API_SERVER_SILENT_SECONDS,
     CREDENTIALS_REFUSED_SECONDS,

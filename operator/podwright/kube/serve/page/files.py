@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Final
 
 from aiohttp import web
+
+from podwright.core.objects.dataclass import dataclass
 
 INDEX: Final = "index.html"
 TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

@@ -5,8 +5,8 @@ cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.state.cache import Cache
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.rebalance.rebalancing import Rebalancing

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.names import is_dns_label
 
 FILES: Final = "/page"

@@ -12,7 +12,6 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.kube.client.errors import ConfigError
