@@ -49,9 +49,9 @@ class Api:
                 raise RuntimeError(f"{method} {path}: HTTP {response.status}: {stored.get('message')}")
             return stored
 
-    async def patch(self, path: str, body: Json) -> int:
-        """Send a strategic merge patch and return the HTTP status, which may be an error."""
-        headers = {"Content-Type": "application/strategic-merge-patch+json"}
+    async def patch(self, path: str, body: Json, kind: str = "strategic-merge-patch") -> int:
+        """Send a patch and return the HTTP status, which may be an error. Custom resources take a `merge-patch`."""
+        headers = {"Content-Type": f"application/{kind}+json"}
         async with self._session.patch(path, data=orjson.dumps(body), headers=headers) as response:
             await response.read()
             return response.status

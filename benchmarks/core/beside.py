@@ -309,8 +309,8 @@ def row(load: Load, runs: list[Run]) -> dict[str, Any]:
         together = Period([each for period in periods for each in period.latencies], max(p.held for p in periods))
         found[name] = {
             "pods": len(together.latencies),
-            "p50": round(together.quantile(0.5), 1),
-            "p99": round(together.quantile(0.99), 1),
+            "p50": round(together.quantile(0.5), 2),
+            "p99": round(together.quantile(0.99), 2),
             "max": round(max(together.latencies), 1),
             "loop_held": round(together.held, 1),
         }
@@ -320,7 +320,7 @@ def row(load: Load, runs: list[Run]) -> dict[str, Any]:
 def line(found: Mapping[str, Any]) -> str:
     """A row of the table."""
     cells = [
-        " / ".join(f"{found[name][figure]:.0f}" for figure in ("p50", "p99", "max", "loop_held"))
+        " / ".join(f"{found[name][figure]:.1f}" for figure in ("p50", "p99", "max", "loop_held"))
         for name in ("alone", "beside")
     ]
     return f"| {found['load']} | {' | '.join(cells)} | {shorten(found['outcomes'][-1], 160)} |"

@@ -53,7 +53,7 @@ def measure(nodes: int, pods: int, *, queues: bool, members: bool) -> float:
     queue = SchedulingQueue(time.monotonic, framework.sort_key, framework.pre_enqueue, lambda _pod: framework.hints)
     leaves = declare_queues(world) if queues else []
     if queues:
-        queue.order_by(queues_of(world.cache))
+        queue.order_by(queues_of(world.cache).turns)
     raws: list[dict[str, Any]] = [plain(index, "pending") for index in range(2 * pods)]
     chosen = random.Random(7)
     for raw in raws if members else ():

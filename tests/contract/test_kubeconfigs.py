@@ -128,7 +128,6 @@ def general(what, names):
     return text
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.slow
 async def test_kubeconfigs_are_read_as_kubectl_reads_them(binaries, tmp_path, monkeypatch):
     template = tmp_path / "template"

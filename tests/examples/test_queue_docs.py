@@ -10,9 +10,10 @@ import yaml
 from click.testing import CliRunner
 
 from podwright.api.queue_status import QueueReport, QueueStatus, status_of
-from podwright.api.scheduling_queue import QueueFlavor, QueueResource, SchedulingQueueSpec
+from podwright.api.scheduling_queue import QueueFlavor, QueueResource, SchedulingQueueSpec, parse_queue
 from podwright.cli.main import main
 from podwright.core.framework.args import key_of
+from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.simulator.loaded import load
 from podwright.simulator.snapshot import read_snapshot
 
@@ -27,6 +28,14 @@ def test_the_output_is_the_one_on_the_page(monkeypatch, command, shown):
     monkeypatch.chdir(ROOT)
     result = CliRunner().invoke(main, shlex.split(command))
     assert (result.exit_code, result.stdout) == (0, shown)
+
+
+def test_the_namespace_may_use_the_queue_that_the_first_commands_give_it():
+    (given,) = re.findall(r"kubectl label namespace research (.*)", PAGE)
+    labels = dict(label.split("=") for label in given.split())
+    raws = yaml.safe_load_all((ROOT / "manifests" / "examples" / "queues" / "teams.yaml").read_text())
+    queues = {each.name: each for each in map(parse_queue, raws)}
+    assert queues[labels[QUEUE_LABEL]].namespaces.matches(labels)
 
 
 def test_three_commands_are_shown():

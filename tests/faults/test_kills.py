@@ -72,7 +72,6 @@ def test_no_pod_is_lost_or_bound_twice_when_the_operator_is_killed_repeatedly(ar
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_no_pod_is_lost_or_bound_twice_when_the_operator_is_killed_50_times(arena: Arena) -> None:
     kill_repeatedly(arena, 50, "kopf")
 

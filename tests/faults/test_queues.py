@@ -103,7 +103,6 @@ def restarted(arena: Arena, kills: int) -> None:
     assert running[-1].process.returncode == 0, running[-1].process.log_tail(40)
 
 
-@pytest.mark.timeout(600)
 def test_promises_to_queues_hold_although_the_operator_is_killed_under_reclaim(arena: Arena) -> None:
     restarted(arena, 3)
 

@@ -20,7 +20,6 @@ NETWORK_SECONDS = 0.05
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_all_pods_are_bound_over_a_network_that_takes_long(arena: Arena) -> None:
     arena.nodes(PODS // 100 + 1, cpu="64", memory="256Gi", pods="110")
     direct = arena.cluster.service_account_kubeconfig(*kit.ACCOUNT)

@@ -28,13 +28,18 @@ def no_log(caplog: pytest.LogCaptureFixture) -> None:
 async def in_use(wave: Wave, values: int) -> tuple[int, int]:
     """The bytes in use before and after a wave with as many names and values.
 
-    A small wave comes first: rows of the node table stay, as many as there were nodes at one time.
+    A small wave comes first: rows of the node table stay, as many as there were nodes at one time. If too much stays,
+    another wave must not add as much again: a table that all tests of the process share may have grown, once.
     """
     async with tide(NODES) as running:
         await roll(running, wave, 10**7, min(AT_ONCE, 2_000 // wave.values))
         before = await running.in_use()
         await roll(running, wave, 0, values // wave.values)
-        return before, await running.in_use()
+        after = await running.in_use()
+        if after > GROWTH * before:
+            await roll(running, wave, 2 * 10**7, values // wave.values)
+            after = before + await running.in_use() - after
+        return before, after
 
 
 @each_wave

@@ -36,7 +36,7 @@ SETTLED_SECONDS = 10.0
 NAMESPACE = "default"
 Json = dict[str, Any]
 
-pytestmark = [pytest.mark.slow, pytest.mark.kubernetes(37, "CompositePodGroups"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.kubernetes(37, "CompositePodGroups")]
 
 
 @pytest.fixture

@@ -20,8 +20,6 @@ OVERLAY = kit.CHECKOUT / "manifests" / "overlays" / "replace-default"
 BINDING = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/podwright-replace-default"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 
-pytestmark = pytest.mark.timeout(600)  # another test run may use the port first
-
 
 def patched():
     """The container of the static pod with the patches that are shipped for kubeadm."""

@@ -55,7 +55,6 @@ def test_defaults_are_filled_in_and_quantities_stay_as_they_were_written(served)
         "preemptMinRuntime": "0s",
         "reclaimMinRuntime": "0s",
         "usageHalfLife": "0s",
-        "gatherAfter": "0s",
         "maxRuntime": "0s",
         "resources": {"cpu": {"guarantee": "1500m", "limit": 2, "weight": 1}},
     }

@@ -66,7 +66,6 @@ def leader(cluster: ControlPlane, hosts: list[Host]) -> Host:
     return found()[0]
 
 
-@pytest.mark.timeout(600)  # another test run may use the port first
 def test_a_pair_of_hosts_under_supervisor_does_what_the_documents_say(
     cluster: ControlPlane, namespace: str, pair: list[Host]
 ) -> None:

@@ -7,7 +7,7 @@ active, and which of them decides about a pod: see podwright/api/policy_set.py n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from podwright.api.compiled_rules import (
@@ -53,6 +53,7 @@ from podwright.core.framework.profile import (
     expand,
 )
 from podwright.core.framework.validation import SHOWN_PROBLEMS, Problem
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.plugins.rules.rule_set import RuleSet
@@ -143,6 +144,12 @@ class CompiledPolicy:
         if policy.queue_expression is not None:
             return policy.queue_expression.choose(pod, cache)
         return "" if policy.refusal or policy.spec.queue is None else policy.spec.queue.name
+
+    @property
+    def preemptible(self) -> bool | None:
+        """Whether the policy's pods may be evicted for pods of queues; None if it does not say."""
+        policy = self.base or self
+        return None if policy.refusal or policy.spec.queue is None else policy.spec.queue.preemptible
 
     @property
     def interpreted(self) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ pkg/scheduler/plugins/proportion (proportion.go, capacity_policy), and pkg/queue
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from fractions import Fraction
 from typing import Any, Final
 
@@ -20,10 +20,12 @@ from podwright.api.policy_status import UntimedCondition, conditions_by_type, ti
 from podwright.api.queue_status import QueueReport
 from podwright.core.framework.args import decode, key_of
 from podwright.core.framework.validation import Problem
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, MEMORY, PODS
-from podwright.core.queues.queues import QueueRules, amount_text
+from podwright.core.queues.amounts import amount_text
+from podwright.core.queues.queues import QueueRules
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import DEFAULT_PRIORITY, NO_QUOTA, Quota
 
@@ -132,7 +134,7 @@ def kai_status_of(report: QueueReport) -> dict[str, Any]:
         status = {
             "childQueues": sorted(queues.children(name)),
             "allocated": _texts(held),
-            "allocatedNonPreemptible": _texts(queues.firm_usage(name)),
+            "allocatedNonPreemptible": _texts(queues.queue(name).firm),
             "requested": _texts(requested),
         }
         over = [

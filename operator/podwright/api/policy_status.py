@@ -11,7 +11,6 @@ lastTransitionTime while its status stays the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final, Literal, Protocol
@@ -22,6 +21,7 @@ from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import LastAccepted, identity_of
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import ATOMIC, declared, unique_by
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import mapping_at
 
 ACCEPTED: Final = "Accepted"
@@ -107,8 +107,6 @@ class Work:
 
 
 NO_WORK: Final = Work()
-COUNTS: Final = frozenset({"decisions", "pendingPods", "evaluationErrors", "faults", "ruleCost", "shadow", "packing"})
-"""The fields of a status that may change all the time."""
 
 
 def _count(description: str, form: str = "int64") -> Any:

@@ -8,7 +8,6 @@ quantities, as in a pod's requests.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -22,12 +21,13 @@ from podwright.api.policy_status import (
 from podwright.api.scheduler_policy import LastAccepted
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import declared, unique_by
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
-from podwright.core.objects.resources import CPU
-from podwright.core.queues.flavors import parts_of
-from podwright.core.queues.queues import Queues, amount_text
+from podwright.core.queues.amounts import amount_text, unit_of
+from podwright.core.queues.queues import Queues
 from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.shown import first_bound, waiting_below, warnings
 from podwright.core.queues.tree import Quota
 from podwright.core.queues.usage import MAX_USERS, Record
 
@@ -149,11 +149,11 @@ def status_of(report: QueueReport) -> dict[str, Any]:
     """The status of a SchedulingQueue. If it equals the previous one, nothing has to be written."""
     queues = report.queues
     in_tree = report.counts and queues.get(report.name) is not None
-    warnings = queues.warnings(report.name) if in_tree else {}
+    warned = warnings(queues, report.name) if in_tree else {}
     found = [
         accepted("queue", report.problem),
         active(report, in_tree=in_tree),
-        *(UntimedCondition(kind, True, kind, str(warning)) for kind, warning in warnings.items()),
+        *(UntimedCondition(kind, True, kind, str(warning)) for kind, warning in warned.items()),
     ]
     status = {
         **encode(amounts_in(queues, report.name) if in_tree else QueueStatus()),
@@ -190,13 +190,9 @@ def _usage(record: Record | None, previous: Mapping[str, Any]) -> object:
 
 def _decimals(amounts: Mapping[str, float], most: int = MAX_RESOURCES) -> dict[str, str]:
     """Those that show, of at most so many resources: extended ones first."""
-    shown = [name for name, amount in amounts.items() if amount >= 0.00005 * _unit(name)]
+    shown = [name for name, amount in amounts.items() if amount >= 0.00005 * unit_of(name)]
     chosen = sorted(shown, key=lambda name: ("/" not in name, -amounts[name]))[:most]
-    return {name: f"{amounts[name] / _unit(name):.4f}".rstrip("0").rstrip(".") for name in sorted(chosen)}
-
-
-def _unit(resource: str) -> int:
-    return 1000 if parts_of(resource)[0] == CPU else 1
+    return {name: f"{amounts[name] / unit_of(name):.4f}".rstrip("0").rstrip(".") for name in sorted(chosen)}
 
 
 def usage_of(status: Any) -> Record | None:
@@ -215,7 +211,7 @@ def usage_of(status: Any) -> Record | None:
 
 def _amounts(texts: Any) -> dict[str, float]:
     """Raises ValueError for amounts that nothing can have, and AttributeError and TypeError."""
-    found = {str(name): float(text) * _unit(name) for name, text in texts.items()}
+    found = {str(name): float(text) * unit_of(name) for name, text in texts.items()}
     if not all(0 <= amount < 1e30 for amount in found.values()):
         raise ValueError(found)
     return found
@@ -242,7 +238,7 @@ def amounts_in(queues: Queues, name: str) -> QueueStatus:
     quotas = rules.quotas
     texts = partial(amount_texts, first=quotas)
     guarantees = {resource: quota.guarantee for resource, quota in quotas.items() if quota.guarantee != UNBOUNDED}
-    first = queues.first_bound(name)
+    first = first_bound(queues, name)
     return QueueStatus(
         summary="; ".join(
             f"{resource} {amount_text(resource, held.get(resource, 0))} of "
@@ -254,8 +250,8 @@ def amounts_in(queues: Queues, name: str) -> QueueStatus:
         borrowed=texts({r: max(0, held.get(r, 0) - most) for r, most in guarantees.items()}),
         lent=texts({r: max(0, most - held.get(r, 0)) for r, most in guarantees.items()}),
         pending=texts(queues.waiting(name)),
-        capacity={} if rules.parent else texts(queues.capacity()),
-        pending_pods=queues.waiting_below(name),
+        capacity={} if rules.parent else texts(queues.tree().top.share),
+        pending_pods=waiting_below(queues, name),
         first_waiting=None if first is None else FirstWaiting(first[0].key, first[1].message[:1024]),
     )
 

@@ -6,7 +6,7 @@ The operator writes all of it. The view of a queue has the queue's name. It says
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from podwright.api.own_objects import conditions, count
@@ -23,6 +23,7 @@ from podwright.api.queue_status import (
 from podwright.api.scheduling_queue import MAX_QUEUE_NAME
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import declared
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 
 VIEW_KIND: Final = "QueueView"
@@ -57,14 +58,16 @@ class QueueViewStatus:
 
 
 def view_status_of(report: QueueReport, first: PodInfo | None) -> dict[str, Any]:
-    """The status of the view of a queue that is in the tree. `first`: the first pod of the namespace that waits in it.
+    """The status of the view of a queue that is in the tree. `first`: the first pod of the namespace that a bound holds
+    back.
 
     `report.previous`: the status that the view has.
     """
     queues, name = report.queues, report.name
     rules = queues.get(name)
     assert rules is not None
-    condition, bound = active(report, in_tree=True), None if first is None else queues.bound(first)
+    condition = active(report, in_tree=True)
+    bound = None if first is None else queues.bounds.of_gang(first) or queues.bounds.of(first)
     waiting = None if first is None or bound is None else FirstWaiting(first.key, bound.message[:1024])
     quotas = rules.quotas.items()
     status = {

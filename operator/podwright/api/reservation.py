@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.api.own_objects import CheckedStatus, accepted, checked_status, conditions, count, read_object
@@ -24,6 +23,7 @@ from podwright.api.spec.match import NAMESPACE, Selector
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import SET, Problem, Rule, declared, key_path, whole_number
 from podwright.core.objects.affinity import interned_selector
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import Owner, parse_time
@@ -35,8 +35,8 @@ RESERVATION_KIND: Final = "Reservation"
 RESERVATION_PLURAL: Final = "reservations"
 MAX_SLOTS: Final = 1_000
 """The most slots of a reservation, with their counts."""
-_LONGEST: Final = 10 * 366 * 86_400.0
-"""In seconds: ten years. A status cannot name any later time."""
+LONGEST: Final = 10 * 366 * 86_400
+"""In seconds: for how long room may be held, ten years. A status cannot name any later time."""
 _NODE: Final[Mapping[str, Any]] = {"minLength": 1, "maxLength": 253}
 
 
@@ -111,7 +111,11 @@ class ReservationSpec:
         maxLength=32,
     )
     slots: tuple[ReservedSlot, ...] = declared(
-        "The room, for one pod each.", default=(), minItems=1, maxItems=MAX_SLOTS
+        "The room, for one pod each, or for as many alike as count says. The whole spec may consist of 3,000 values, "
+        "which is enough for 350 entries with a count and four resources each.",
+        default=(),
+        minItems=1,
+        maxItems=MAX_SLOTS,
     )
     duration: str = declared(
         "For how long the room is held, from the creation of the object. A duration such as 90s or 1h30m.",
@@ -132,7 +136,7 @@ class ReservationSpec:
             yield f"{where}.startTime", f"{self.start_time!r} is no RFC 3339 time"
         if (slots := sum(slot.count for slot in self.slots)) > MAX_SLOTS:
             yield f"{where}.slots", f"has {slots} slots with their counts, the maximum is {MAX_SLOTS}"
-        if parse_duration(self.duration) > _LONGEST:
+        if parse_duration(self.duration) > LONGEST:
             yield f"{where}.duration", f"{self.duration} is more than ten years"
         if self.replaced_pod is not None and slots != 1:
             yield f"{where}.slots", f"has {slots} slots with their counts, but one pod comes in place of another"
@@ -165,8 +169,8 @@ class ReservationSpec:
 
 
 def object_of(reservation: Reservation, created: float) -> dict[str, Any]:
-    """The object for the room of a pod group, or of a pod that moves. `created`: when it is created, in seconds since
-    the epoch.
+    """The object for the room of a pod group, or of a pod that moves, until LONGEST after `created`, in seconds since
+    the epoch, which is when it is created.
     """
     api_group, _, key = reservation.group.partition(":")
     pod, group = reservation.replaced, None
@@ -187,7 +191,7 @@ def object_of(reservation: Reservation, created: float) -> dict[str, Any]:
         ),
         start_time=rfc3339(reservation.at) if reservation.at else "",
         slots=tuple(ReservedSlot(node, dict(requests), count) for (node, requests), count in slots.items()),
-        duration=f"{max(1, round(reservation.until - created))}s",
+        duration=f"{max(1, min(round(reservation.until - created), LONGEST))}s",
         priority=reservation.priority,
     )
     return {

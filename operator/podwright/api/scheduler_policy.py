@@ -8,7 +8,7 @@ plugins exist and what their args are, follow in podwright/api/compile.py: read 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from podwright.api.kube_scheduler_configuration import (
@@ -45,6 +45,7 @@ from podwright.core.framework.validation import (
     unique_by,
     whole_number,
 )
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.raw import mapping_at, value_at
@@ -190,8 +191,8 @@ class PolicySpec:
         **ATOMIC,
     )
     queue: QueueChoice | None = declared(
-        "The queue of the pods that name none in their label podwright.dev/queue. Not given: the one that their "
-        "namespace names.",
+        "The queue of the pods that name none in their label podwright.dev/queue, and whether the pods may be evicted "
+        "for others. Not given: the queue that their namespace names, which says which of its pods may.",
         default=None,
     )
     packing: Packing = declared(

@@ -8,7 +8,6 @@ does not exist, is checked in podwright/core/queues/queues.py: read that next.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from podwright.api.own_objects import read_object
@@ -17,11 +16,13 @@ from podwright.api.spec.match import Selector
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import Problem, Rule, declared, key_path, unique_by, whole_number
 from podwright.core.objects.affinity import interned_selector
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.quantity import MAX_INT64, NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, is_qualified_name
 from podwright.core.objects.selectors import EVERYTHING
-from podwright.core.queues.flavors import of_flavor, parts_of
+from podwright.core.queues.amounts import unit_of
+from podwright.core.queues.flavors import of_flavor
 from podwright.core.queues.queues import QueueRules
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import DEFAULT_PRIORITY, Quota
@@ -203,11 +204,11 @@ class SchedulingQueueSpec:
         maxProperties=64,
         additionalProperties=QUANTITY,
     )
-    gather_after: str = declared(
+    gather_after: str | None = declared(
         "After this time, room is held for the pod groups at the head of the queue that have not started, where they can "
         "start first. Others are placed there only if they declare by activeDeadlineSeconds to end before. A duration "
-        "such as 5m. 0s: never.",
-        default="0s",
+        "such as 5m. 0s: never. Not given: what the operator's option --gather-after says.",
+        default=None,
         **_DURATION,
     )
     usage_half_life: str = declared(
@@ -264,7 +265,7 @@ class SchedulingQueueSpec:
             max_runtime=parse_duration(self.max_runtime),
             firm_priority=self.non_preemptible_priority,
             user_limits={resource: _units(resource, amount) for resource, amount in self.user_limits.items()},
-            gather_after=parse_duration(self.gather_after),
+            gather_after=None if self.gather_after is None else parse_duration(self.gather_after),
             usage_half_life=parse_duration(self.usage_half_life),
         )
 
@@ -277,17 +278,12 @@ def _resource_problems(where: str, resources: Mapping[str, QueueResource]) -> It
                 yield f"{where}{key_path(name)}.{key}", problem
 
 
-def _unit(name: str) -> int:
-    """The core's unit of a resource, or of one in a flavor, in nano-units."""
-    return NANO // 1000 if parts_of(name)[0] == CPU else NANO
-
-
 def _units(resource: str, amount: QuotaAmount) -> int:
-    return _nanos(amount) // _unit(resource)
+    return _nanos(amount) // (NANO // unit_of(resource))
 
 
 def _amount_problem(resource: str, amount: QuotaAmount) -> str:
-    units, rest = divmod(_nanos(amount), _unit(resource))
+    units, rest = divmod(_nanos(amount), NANO // unit_of(resource))
     if rest:
         return (
             f"{amount!r} has a fraction; only cpu may have thousandths"

@@ -14,7 +14,7 @@ pkg/scheduler/plugins/capacity/capacity.go, pkg/controllers/queue and pkg/schedu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from typing import Any, Final
 
@@ -23,11 +23,13 @@ from podwright.api.own_objects import naming
 from podwright.api.queue_status import MAX_RESOURCES, QueueReport
 from podwright.core.framework.args import decode
 from podwright.core.framework.validation import Problem, declared, key_path
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import MAX_INT64, NANO, parse_exact_quantity
 from podwright.core.objects.raw import value_at
 from podwright.core.objects.resources import CPU, MEMORY
-from podwright.core.queues.queues import QueueRules, amount_text
+from podwright.core.queues.amounts import amount_text
+from podwright.core.queues.queues import QueueRules
 from podwright.core.queues.rules import State
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import DEFAULT_PRIORITY, Quota

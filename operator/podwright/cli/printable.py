@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar, cast
 
 import click
@@ -31,6 +31,15 @@ def write(value: Any, output: str = "json") -> None:
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
     else:
         sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def write_answers(answers: Iterable[Mapping[str, Any]]) -> bool:
+    """Prints a line of JSON for each. Returns whether none has an `error`."""
+    succeeded = True
+    for answer in answers:
+        succeeded = succeeded and "error" not in answer
+        sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
+    return succeeded
 
 
 def color_system() -> Literal["auto"] | None:

@@ -14,7 +14,7 @@ from podwright.controllers.listed_pods import response_class
 from podwright.controllers.missing_kinds import MissingKinds
 from podwright.kube.client.credentials.credentials import Credentials, CredentialSource
 from podwright.kube.client.errors import ApiError
-from podwright.kube.client.http import new_session
+from podwright.kube.client.streams import new_session
 from podwright.kube.kinds import LOCAL_POLICY, POLICY
 
 LOGIN_SECONDS: Final = 1.0

@@ -16,6 +16,7 @@ import kopf
 from podwright.controllers import handlers
 from podwright.controllers.login import KopfLogin
 from podwright.controllers.settings import configure
+from podwright.kube.deadline import first_of
 from podwright.kube.runtime import Runtime
 from podwright.kube.signals import catch_signals
 
@@ -61,7 +62,7 @@ async def supervise(stop: asyncio.Event, runtime: Runtime, register: Register = 
     login = KopfLogin(runtime.source, take_in=runtime.pending.put_listed, also=runtime.collections)
     appeared = runtime.policies.appeared
     if not runtime.kopf_has_work:
-        await _first_of(stop, appeared)
+        await first_of(stop, appeared)
     pause, longest = RESTART_SECONDS
     clock = asyncio.get_running_loop().time
     while not stop.is_set():
@@ -134,18 +135,8 @@ async def _wait_for_kopf(tasks: Collection[asyncio.Task[Any]], protected: Protec
 
 async def _set_after(effect: asyncio.Event, *causes: asyncio.Event) -> None:
     """Sets `effect` once one of the causes is set."""
-    await _first_of(*causes)
+    await first_of(*causes)
     effect.set()
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    """Returns once one of the events is set."""
-    waiting = [asyncio.create_task(event.wait(), name="podwright event for Kopf") for event in events]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
 
 
 def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -11,12 +11,11 @@ from itertools import islice
 from math import inf
 from typing import Final
 
-from podwright.core.objects.pod import PodInfo, belongs_to_node
+from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.queues.least_first import Importance
 from podwright.core.queues.queues import queues_of
 from podwright.engine.intake.assigned_pods import AssignedPods
-from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import EvictionEvent, Ports, Regarding
 from podwright.engine.process.steps import in_slices
 from podwright.engine.rebalance.moves import REFUSED_SECONDS
@@ -37,13 +36,12 @@ def may_be_evicted(pod: PodInfo, budgets: Budgets) -> bool:
 class DrainedQueues:
     """See the module."""
 
-    def __init__(self, state: EngineState, ports: Ports, *, policies: ActivePolicies, assigned: AssignedPods) -> None:
+    def __init__(self, state: EngineState, ports: Ports, *, assigned: AssignedPods) -> None:
         self._cache = state.cache
         self._queues = queues_of(state.cache)
         self._budgets = StoredBudgets(state.cache.store)
         self._wall = state.sources.wall
         self._evictor = ports.evictor
-        self._policies = policies
         self._assigned = assigned
         self._under_way = 0
         self._ended_at: dict[str, float] = {}
@@ -75,7 +73,7 @@ class DrainedQueues:
 
     def _may_go(self, pod: PodInfo, budgets: Budgets) -> bool:
         info = self._cache.placement(pod.uid)
-        if info is None or info.pods[pod.uid] is not pod or self._cache.is_assumed(pod.uid) or belongs_to_node(pod):
+        if info is None or info.pods[pod.uid] is not pod or self._cache.is_assumed(pod.uid):
             return False
         # A pod that has come since others of its controller went was not placed by us, and would come again.
         came_again = pod.owner is not None and pod.creation > self._ended_at.get(pod.owner.uid, inf)
@@ -101,7 +99,7 @@ class DrainedQueues:
         )
 
     def _is_wanted(self, pod: PodInfo) -> bool:
-        return self._queues.queue_of(pod) in self._queues.draining and self._policies.serves(pod.scheduler_name)
+        return self._queues.queue_of(pod) in self._queues.draining and self._queues.is_ours(pod)
 
     def _ended(self, pod: PodInfo, deleted: bool) -> None:
         self._under_way -= 1

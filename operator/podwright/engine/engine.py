@@ -170,7 +170,7 @@ class Engine:
             hints_of=self.policies.hints_of,
             estimate=self.policies.estimate,
             room_checks=GangRoom(cache, self.policies).check,
-            also_due=queues_of(cache).due_claims,
+            also_due=queues_of(cache).turns.due_claims,
             observer=metrics,
             waits=options.waits,
         )
@@ -257,7 +257,7 @@ class Engine:
         """Called when policies have changed, before pods are retried."""
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
         self.stale_gangs = StaleGangs(state, ports, policies=self.policies, assigned=self.assigned)
-        self.drained_queues = DrainedQueues(state, ports, policies=self.policies, assigned=self.assigned)
+        self.drained_queues = DrainedQueues(state, ports, assigned=self.assigned)
         self.gangs = Gangs(
             state,
             ports,
@@ -283,6 +283,7 @@ class Engine:
         self.gathering = Gathering(
             state, ports, policies=self.policies, elsewhere=self.elsewhere, reservations=self.reservations
         )
+        queues_of(self.cache).gather_after = options.gather_after
         self.reused_room = ReusedRoom(state, ports, reservations=self.reservations, leads=lambda: self.gathering.leads)
         self.assigned.on_left = self.reused_room.pod_left
         self.rebalancing = Rebalancing(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.queue import DEFAULT_WAITS, Waits
 from podwright.engine.outcomes.binding.limiter import PROMPT_LIMIT
 from podwright.engine.plugins.guard import BUDGET_SECONDS
@@ -22,7 +23,8 @@ class EngineOptions:
     rejected pods; `bindings_at_once`: how many prompt Bindings may be in progress; `attempts_at_extenders`: how many
     attempts may be out at an extender that has no limit of its own; `instance`: what this process is called;
     `plugin_budget`: how many seconds a third-party plugin may take for a pod; `disabled_plugins`: by name, why plugins
-    are off from the start.
+    are off from the start; `gather_after`: after how many seconds queues that do not say it gather room for gangs, 0 for
+    never.
     """
 
     policies: PolicySettings = DEFAULT_SETTINGS
@@ -32,6 +34,7 @@ class EngineOptions:
     instance: Instance = UNNAMED
     plugin_budget: float = BUDGET_SECONDS
     disabled_plugins: Mapping[str, str] = field(default_factory=dict)
+    gather_after: float = 0.0
 
 
 DEFAULT_OPTIONS: Final = EngineOptions()

@@ -27,6 +27,7 @@ class QueueChanges:
         self._wake = state.wake
         self._due = False
         self._queues.pending = lambda: [queued.pod for queued in map(state.queue.get, state.queue.uids()) if queued]
+        self._queues.serves = policies.serves
         self._queues.listen(self._changed)
 
     def policies_changed(self) -> None:
@@ -41,7 +42,7 @@ class QueueChanges:
     def _changed(self) -> None:
         if self._queues.active is not self._ordered:
             self._ordered = self._queues.active
-            self._queue.order_by(self._queues if self._ordered else None)
+            self._queue.order_by(self._queues.turns if self._ordered else None)
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._retry)
@@ -53,7 +54,8 @@ class QueueChanges:
 
 
 def let_policies_choose(queues: Queues, policies: ActivePolicies) -> None:
-    """Policies that choose queues do so from now on, after any of them has changed."""
-    if queues.choice_by_policy is not None or policies.choose_queues:
-        queues.choice_by_policy = policies.queue_of if policies.choose_queues else None
+    """Policies that choose queues, or who may be evicted, do so from now on, after any of them has changed."""
+    if queues.membership.choice_by_policy is not None or policies.choose_queues:
+        queues.membership.choice_by_policy = policies.queue_of if policies.choose_queues else None
+        queues.preemptible_by_policy = policies.preemptible if policies.choose_preemptible else None
         queues.regroup()

@@ -30,6 +30,11 @@ class ReservationChanges:
         else:
             self._released(self._reservations.set(reservation))
 
+    def begin(self, reservation: Reservation) -> Steps[None]:
+        """Adds or replaces a reservation that may have very many slots."""
+        self.remove(reservation.name)
+        yield from self._reservations.begin(reservation)
+
     def remove(self, name: str) -> None:
         """Removes a reservation, if there is one."""
         self._released(self._reservations.remove(name))

@@ -80,7 +80,7 @@ async def run_forever(name: str, work: Work, restarted: Callable[[str], None] = 
         await asyncio.sleep(RESTART_SECONDS)
 
 
-async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancels the tasks and waits for their end."""
     tasks = list(tasks)
     for task in tasks:

@@ -58,3 +58,13 @@ class LoopDeadline:
             return
         self._at = _NEVER
         self._reached()
+
+
+async def first_of(*events: asyncio.Event) -> None:
+    """Returns once one of the events is set."""
+    waiting = [asyncio.create_task(event.wait(), name="podwright wait") for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()

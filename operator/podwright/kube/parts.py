@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from resource import RUSAGE_THREAD, getrusage
 
@@ -20,6 +20,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
@@ -165,7 +166,8 @@ class Parts:
     def _open_doors(self, base: Base) -> None:
         http, engine, scheduler_name = base.http, self.engine, base.options.scheduler_name
         status_options = {"recorder": self.events, "scheduler_name": scheduler_name, "clock": time.time}
-        self.queue_doors = queue_doors(http, engine, **status_options)
+        shadow_only = base.options.shadow_only
+        self.queue_doors = queue_doors(http, engine, shadow_only=shadow_only, **status_options)
         base.metrics.compute(QUEUES, partial(counts_of, self.queue_doors))
         engine.workloads.relist = partial(base.watches.relist, ASSIGNED_PODS_WATCH)
         self.queue_views = QueueViewDoor(http, engine, **status_options)
@@ -182,7 +184,9 @@ class Parts:
             HyperNodeDoor(engine, recorder=self.events, scheduler_name=scheduler_name),
         ]
         self.served_kinds = ServedKinds(
-            http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run)
+            http,
+            self.queue_doors if shadow_only else doors,
+            start=lambda name, reflector: base.tasks.start(name, reflector.run),
         )
         self.owner_kinds = OwnerKinds(http, engine, served=self.served_kinds)
 
@@ -223,6 +227,7 @@ class Parts:
             instance=base.instance,
             plugin_budget=base.options.plugin_budget,
             disabled_plugins=base.disabled_plugins,
+            gather_after=base.options.gather_after,
         )
         try:
             engine = Engine(base.classes, self.features, ports=ports, sources=sources, options=options)

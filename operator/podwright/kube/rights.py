@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.framework.features import OLDEST_MINOR, Features
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.kube.client import access
 from podwright.kube.client.errors import ConfigError, UnreachableError
@@ -208,7 +208,7 @@ SHADOWING: Final = (
         if each.verb in access.READ
         and each.resource
         not in (
-            *(LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, GROUPING),
+            *(LOCAL_POLICY, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, GROUPING),
             *(*_TOPOLOGIES, *_GROUPS, _COMPOSITES, PRIORITY_CLASSES),
         )
     ),

@@ -38,7 +38,7 @@ from podwright.engine.view.waiting import queued_pods
 from podwright.kube.background import BackgroundTasks, Work, cancel
 from podwright.kube.client import access
 from podwright.kube.client.credentials import credentials
-from podwright.kube.client.http import Http
+from podwright.kube.client.http import Http, import_streams
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.election.leadership import Leadership
@@ -64,7 +64,7 @@ from podwright.kube.serve.answers.checks import Note, Problems
 from podwright.kube.serve.answers.configz import configuration
 from podwright.kube.serve.answers.pod_resources import known_pods
 from podwright.kube.serve.answers.readiness import ApiServerContact, Clocks, Readiness
-from podwright.kube.serve.endpoints import Content
+from podwright.kube.serve.content import Content
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.server import Server
 from podwright.kube.watch.selectors import ASSIGNED_PODS, pods_that_may_ask_for
@@ -144,17 +144,10 @@ class Runtime:
         )
         self._readiness.register(metrics)
         metrics.compute(HEALTHCHECK, self._passing)
-        content = Content(
-            checks=self._checks,
-            metrics=metrics.snapshots,
-            pods=self._known_pods,
-            configuration=self._configuration,
-            about_pod=self._about_pod,
-            shown=self._shown if options.page else None,
-            shadow=self._shadow_reports,
-        )
+        self.content = self._content()
         self._clients = review_clients(options, self._http, metrics)
-        self.server = Server(content, metrics, options=options, delegation=AccessDelegation(*self._clients))
+        self.delegation = AccessDelegation(*self._clients)
+        self.server = Server(self.content, metrics, options=options, delegation=self.delegation)
         self._rights: RightsCheck | None = None
         self._parts: Parts | None = None
         self._crds_watchable = False
@@ -236,6 +229,17 @@ class Runtime:
             return [*missing, "start"]
         return missing or ([] if self._pending_complete.is_set() else ["pending pods"])
 
+    def _content(self) -> Content:
+        return Content(
+            checks=self._checks,
+            metrics=self._base.metrics.snapshots,
+            pods=self._known_pods,
+            configuration=self._configuration,
+            about_pod=self._about_pod,
+            shown=self._shown if self.options.page else None,
+            shadow=self._shadow_reports,
+        )
+
     def _checks(self) -> Problems:
         problems = self._readiness.problems()
         if not self._started:
@@ -307,29 +311,41 @@ class Runtime:
         """
         configure_memory()
         raise_descriptor_limit()
-        await self.server.start()
         self._tasks.start("API server contact", self._contact.run)
         self._electing = self._tasks.start("leader election", self.leadership.run)
-        minor, problems = await retry_until_answered("the API server", self._ask)
+        serving = asyncio.create_task(self._serve(), name="podwright server")
+        building = asyncio.create_task(self._build(), name="podwright parts")
+        try:
+            _, (parts, kinds) = await asyncio.gather(serving, building)
+        finally:  # if one fails, the other must not go on while `stop` runs
+            await cancel([serving, building])
         await self.server.require_authentication()
-        self._crds_watchable = problems[CRD] is None
-        parts = self._parts = Parts(self._base, minor)
-        self._built(parts)
         self._rights = RightsCheck(self._needed_rights(parts.features))
-        self._plugins.start(self._tasks, parts.engine, metrics=self._base.metrics, events=parts.policy_events)
-        if self.options.shadow_only:
-            await retry_until_answered("policies", parts.policies.start)
-        else:
-            discovery = retry_until_answered("optional kinds", parts.served_kinds.discover)
-            await asyncio.gather(start_policies(parts), discovery)
-            await retry_until_answered("owners of pods", partial(parts.owner_kinds.start, GROUPING.kind))
         parts.plugin_switches.tell_of_disabled()
-        self._start_watches(parts, self._watched_kinds(problems, minor))
+        self._start_watches(parts, kinds)
         self._start_readers(parts, self._rights)
         if not self.leadership.elected:
             self._start_writers(parts)
         self._started = True
         self._deciding = self._tasks.start("decisions", lambda: self._decide(parts))
+
+    async def _serve(self) -> None:
+        """The watches need aiohttp, too. It is imported while the API server answers."""
+        await import_streams()
+        await self.server.start()
+
+    async def _build(self) -> tuple[Parts, Sequence[Resource]]:
+        """Builds the parts, and applies the policies. Also returns the kinds to watch besides nodes and pods."""
+        minor, problems = await retry_until_answered("the API server", self._ask)
+        self._crds_watchable = problems[CRD] is None
+        parts = self._parts = Parts(self._base, minor)
+        self._built(parts)
+        self._plugins.start(self._tasks, parts.engine, metrics=self._base.metrics, events=parts.policy_events)
+        discovery = retry_until_answered("optional kinds", parts.served_kinds.discover)
+        await asyncio.gather(start_policies(parts, local=not self.options.shadow_only), discovery)
+        if not self.options.shadow_only:
+            await retry_until_answered("owners of pods", partial(parts.owner_kinds.start, GROUPING.kind))
+        return parts, self._watched_kinds(problems, minor)
 
     async def _ask(self) -> tuple[int | None, access.Problems]:
         """What the start must know of the API server: its minor version, and which kinds can be read. Raises
@@ -371,11 +387,11 @@ class Runtime:
             ("policy changes", parts.policies.run_changes),
             ("housekeeping", parts.engine.run_housekeeping),
             ("watches for shadow", parts.shadow_watches.run),
+            ("optional kinds", parts.served_kinds.run),
             ("permissions", lambda: self._check_rights(rights)),
         )
         if not self.options.shadow_only:
             self._start_tasks(
-                ("optional kinds", parts.served_kinds.run),
                 ("owners of pods", parts.owner_kinds.run),
                 ("local policies", parts.local_policies.run_relists),
                 ("local policy changes", parts.local_policies.run_changes),
@@ -384,8 +400,8 @@ class Runtime:
                 ("foreign pods", parts.foreign_pods.run),
                 ("params of local policies", parts.config_maps.run),
             )
-            if self._crds_watchable:
-                self._start_tasks(("CRDs", lambda: self._watch_crds(parts)))
+        if self._crds_watchable:
+            self._start_tasks(("CRDs", lambda: self._watch_crds(parts)))
         if parts.signal_reload is not None:
             self._start_tasks(
                 ("signals", lambda: self._read_signals(parts)), ("definitions of signals", parts.signal_reload.run)
@@ -526,7 +542,8 @@ class Runtime:
         return bound
 
 
-async def start_policies(parts: Parts) -> None:
-    """SchedulerPolicies first: they bound the others. Raises ClusterError."""
+async def start_policies(parts: Parts, *, local: bool = True) -> None:
+    """SchedulerPolicies first: they bound the `local` ones. Raises ClusterError."""
     await retry_until_answered("policies", parts.policies.start)
-    await retry_until_answered("local policies", parts.local_policies.start)
+    if local:
+        await retry_until_answered("local policies", parts.local_policies.start)

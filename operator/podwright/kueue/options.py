@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.options.definitions import definitions, option
 from podwright.kube.options.options import OPTIONS, Options
 from podwright.kube.options.values import DURATION, SWITCH, OptionsError
@@ -68,6 +68,7 @@ _NOT_HERE: Final = frozenset(
             "queue_sort",
             "page",
             "grace",
+            "gather_after",
         ),
         *("pod_initial_backoff_seconds", "pod_max_backoff_seconds", "pod_max_in_unschedulable_pods_duration"),
     )

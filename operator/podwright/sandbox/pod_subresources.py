@@ -4,11 +4,11 @@ Sources: "Scheduling, Preemption and Eviction" in the Kubernetes documentation, 
 as recorded by `tests/contract`.
 """
 
+from podwright.core.objects.selectors import parse_label_selector
 from podwright.sandbox.cluster import SandboxCluster
 from podwright.sandbox.errors import StatusError, bad_request, conflict, not_found
 from podwright.sandbox.kinds import Obj
 from podwright.sandbox.pods import set_condition
-from podwright.sandbox.selectors import selects
 
 
 def bind(cluster: SandboxCluster, namespace: str, name: str, binding: Obj) -> None:
@@ -59,8 +59,8 @@ def _spend_budget(cluster: SandboxCluster, namespace: str, pod: Obj) -> None:
     ready = {"type": "Ready", "status": "True"}.items()
     healthy = any(ready <= condition.items() for condition in pod["status"].get("conditions") or ())
     for (where, name), entry in list(cluster.store[kind.stored].entries.items()):
-        selector = (entry.obj.get("spec") or {}).get("selector")
-        if where != namespace or selector is None or not selects(selector, pod["metadata"].get("labels") or {}):
+        selector = parse_label_selector((entry.obj.get("spec") or {}).get("selector"), "spec.selector")
+        if where != namespace or not selector.matches(pod["metadata"].get("labels") or {}):
             continue
         budget = entry.copy()
         status = budget.setdefault("status", {})

@@ -5,8 +5,8 @@ A `ListSelection` holds all criteria of a list or watch. A missing field equals 
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.sandbox.errors import bad_request
 from podwright.sandbox.kinds import EVENT_FIELDS, Kind, Obj
 
@@ -96,16 +96,3 @@ def _field_predicate(path: str, wanted: str, *, equal: bool) -> Predicate:
         return (text == wanted) is equal
 
     return matches
-
-
-def selects(selector: Obj, labels: Obj) -> bool:
-    """True if a LabelSelector object selects these labels. An empty selector selects everything."""
-    terms = [
-        {"key": key, "operator": "In", "values": [value]} for key, value in (selector.get("matchLabels") or {}).items()
-    ]
-    for term in terms + (selector.get("matchExpressions") or []):
-        present, listed = term["key"] in labels, labels.get(term["key"]) in (term.get("values") or ())
-        holds = {"In": listed, "NotIn": not listed, "Exists": present, "DoesNotExist": not present}
-        if not holds[term["operator"]]:
-            return False
-    return True

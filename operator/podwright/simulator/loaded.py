@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,7 @@ from podwright.api.workload_grouping import GROUPING_KIND
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.gangs.run_times import run_times_of
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
 from podwright.core.objects.pod_group import (
@@ -79,7 +81,6 @@ _OF_KUEUE: Final = frozenset((KUEUE_WORKLOAD.kind, KUEUE_FLAVOR.kind))
 """Only an explanation of a Workload reads these."""
 WORKLOAD_KINDS: Final = ("Deployment", "DaemonSet", "Job", "ReplicaSet", "StatefulSet", "ReplicationController")
 """Kinds from whose templates a simulation makes further pods."""
-"""The kind from which a simulation makes the claims of further pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +88,15 @@ class LoadOptions:
     """`classes`: the plugin classes; `settings`: the built-in policy, and what other policies may do, as the operator's
     options say it.
 
-    `guard`: watches plugins that are not Podwright's own.
+    `guard`: watches plugins that are not Podwright's own. `gather_after`: `QueueRules.gather_after` of the queues that do
+    not say it.
     """
 
     features: Features = field(default_factory=Features)
     classes: Classes = field(default_factory=lambda: PLUGINS)
     settings: PolicySettings = OFFLINE_SETTINGS
     guard: PluginGuard | None = None
+    gather_after: float = 0.0
 
 
 def features_of(
@@ -242,18 +245,20 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
             guard=options.guard,
         ),
     )
+    queues = queues_of(world.cache)
+    queues.gather_after, queues.serves = options.gather_after, policies.serves
     kinds, unread = params.split_missing(snapshot.missing)
     cluster = LoadedCluster(
         world=world,
         clock=clock,
         policies=policies,
-        queue_names=QueueNames(queues_of(world.cache), policies.serves),
+        queue_names=QueueNames(queues, policies.serves),
         made_groups=MadeGroups(world.cache),
         missing=kinds,
         unread=dict(unread),
     )
     _Reading(cluster, options.settings.namespace).take(snapshot)
-    queues_of(world.cache).pending = lambda: [*cluster.pending.values()]
+    queues.pending = lambda: [*cluster.pending.values()]
     return cluster
 
 
@@ -302,18 +307,14 @@ class _Reading:
         for raw in snapshot.objects:
             by_kind.setdefault(str(raw["kind"]), []).append(raw)
         for kind in _STORED:
-            for raw in by_kind.get(kind, ()):
-                self._take(kind, raw, self._store)
+            self._take(kind, by_kind.get(kind, ()), self._store)
         relevant = params.relevant_in(snapshot.objects, self._namespace)
-        for raw in by_kind.pop(CONFIG_MAP, ()):
-            self._take(CONFIG_MAP, raw, lambda each: self._config_map(each, relevant))
+        self._take(CONFIG_MAP, by_kind.pop(CONFIG_MAP, ()), partial(self._config_map, relevant))
         self._serve_groups(snapshot)
         for kind in (GROUP_KIND, *NAMED_OTHERWISE.values()):
-            for raw in by_kind.pop(kind, ()):
-                self._take(kind, raw, self._group)
+            self._take(kind, by_kind.pop(kind, ()), self._group)
         for kind in WORKLOAD_KINDS:
-            for raw in by_kind.get(kind, ()):
-                self._take(kind, raw, self._workload)
+            self._take(kind, by_kind.get(kind, ()), self._workload)
         readers: Sequence[tuple[str, _Read]] = (
             (CLAIM_TEMPLATE.kind, self._claim_template),
             (NODE_KIND.kind, self._node),
@@ -322,26 +323,22 @@ class _Reading:
             (RESERVATION_KIND, self._reservation),
         )
         for kind, read in readers:
-            for raw in by_kind.pop(kind, ()):
-                self._take(kind, raw, read)
+            self._take(kind, by_kind.pop(kind, ()), read)
         for name in self._cache.reservations.expired(self._world.now()):
             self._cache.reservations.remove(name)
         for kind, read in ((KIND, self._policy), (LOCAL_KIND, self._local_policy)):
-            for raw in by_kind.pop(kind, ()):
-                self._take(kind, raw, read)
+            self._take(kind, by_kind.pop(kind, ()), read)
         queues = queues_of(self._cache)
         let_policies_choose(queues, self._policies)
         begin(cluster.queue_names)
         for kind in QUEUE_OBJECTS:
-            for raw in by_kind.pop(kind, ()):
-                self._take(kind, raw, self._queue)
+            self._take(kind, by_kind.pop(kind, ()), self._queue)
         cluster.problems.extend(map(str, queues.problems.values()))
         for raw in by_kind.pop(REBALANCE_KIND, ()):
             cluster.rebalance_objects[identity_of(raw)[0]] = raw
         cluster.problems.extend(map(str, cluster.made_groups.take_groupings(by_kind.pop(GROUPING_KIND, ()))))
         owners = cluster.made_groups.take_owners(snapshot.objects, snapshot.missing)
-        for raw in by_kind.pop(POD_KIND.kind, ()):
-            self._take("Pod", raw, self._pod)
+        self._take("Pod", by_kind.pop(POD_KIND.kind, ()), self._pod)
         arrived = sorted(cluster.pending.values(), key=lambda pod: (pod.creation, pod.key))
         cluster.pending.clear()
         cluster.pending.update((pod.uid, pod) for pod in arrived)
@@ -351,21 +348,22 @@ class _Reading:
             if kind not in (*_STORED, *WORKLOAD_KINDS, *owners) and kind not in _OF_KUEUE:
                 cluster.ignored[kind] += len(items)
 
-    def _take(self, kind: str, raw: Raw, read: _Read) -> None:
-        try:
-            self._cluster.problems.extend(str(problem) for problem in read(raw) or ())
-        except InvalidObjectError as error:
-            named = error if error.kind else error.in_object(kind, _name_of(raw))
-            self._cluster.problems.append(str(named))
-        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            self._cluster.problems.append(f"{kind} {_name_of(raw)}: {type(error).__name__}: {error}")
+    def _take(self, kind: str, raws: Iterable[Raw], read: _Read) -> None:
+        problems = self._cluster.problems
+        for raw in raws:
+            try:
+                problems.extend(str(problem) for problem in read(raw) or ())
+            except InvalidObjectError as error:
+                problems.append(str(error if error.kind else error.in_object(kind, _name_of(raw))))
+            except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+                problems.append(f"{kind} {_name_of(raw)}: {type(error).__name__}: {error}")
 
     def _store(self, raw: Raw) -> None:
         kind = str(raw["kind"])
         _check_metadata(raw)
         self._cache.set_object(kind, trimmed(kind, raw))
 
-    def _config_map(self, raw: Raw, relevant: Callable[[ConfigMap], bool]) -> None:
+    def _config_map(self, relevant: Callable[[ConfigMap], bool], raw: Raw) -> None:
         if not relevant(key_of(raw)):
             self._cluster.ignored[CONFIG_MAP] += 1
         elif problem := params.take(raw, self._cache, self._namespace):

@@ -27,7 +27,7 @@ def place(trial: Trial, policy: ActivePolicy, pod: PodInfo, only: str = "") -> s
     try:
         if framework.pre_enqueue(pod) is not None:
             return ""
-        decision = schedule(framework, cache, pod, _first, within=within, preempt=False)
+        decision = schedule(framework, cache, pod, first, within=within, preempt=False)
         if isinstance(decision, Placement) and trial.place(framework, decision) is None:
             return decision.node_name
     except PluginError:
@@ -35,6 +35,6 @@ def place(trial: Trial, policy: ActivePolicy, pod: PodInfo, only: str = "") -> s
     return ""
 
 
-def _first(_count: int) -> int:
+def first(_count: int) -> int:
     """The choice among equal scores: always the same, so that answers can be reproduced."""
     return 0

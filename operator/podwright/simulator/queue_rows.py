@@ -6,18 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from podwright.api.policy_status import ACCEPTED, ACTIVE, conditions_by_type, rfc3339
 from podwright.api.queue_status import usage_of
 from podwright.api.scheduler_policy import identity_of
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
-from podwright.core.objects.raw import Raw, mapping_at
-from podwright.core.objects.resources import CPU
-from podwright.core.queues.queues import QueueRules, Queues, amount_text
+from podwright.core.objects.raw import Raw, mapping_at, value_at
+from podwright.core.queues.amounts import amount_text, unit_of
+from podwright.core.queues.flavors import of_flavor
+from podwright.core.queues.queues import QueueRules, Queues
 from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.shown import first_bound, waiting_below
 from podwright.core.queues.tree import NO_QUOTA
 from podwright.core.queues.usage import Record
 from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
@@ -127,13 +130,13 @@ def _of_core(queues: Queues, name: str) -> QueueRow:
     if rules is None:
         return replace(row, parent=queues.declared[name].parent)
     share, held, asked = queues.last_share(name), queues.usage(name), queues.waiting(name)
-    first = queues.first_bound(name)
+    first = first_bound(queues, name)
     resources = sorted(rules.quotas.keys() | held.keys() | asked.keys())
     return replace(
         row,
         parent=rules.parent,
         state=rules.state,
-        pending_pods=queues.waiting_below(name),
+        pending_pods=waiting_below(queues, name),
         resources=tuple(
             _of_rules(rules, resource, share.get(resource, 0), held.get(resource, 0), asked.get(resource, 0))
             for resource in resources
@@ -182,7 +185,11 @@ def _of_view(raw: Raw) -> QueueRow:
 
 def _of_object(raw: Raw) -> QueueRow:
     spec, status = mapping_at(raw, "spec"), mapping_at(raw, "status")
-    quotas = {name: mapping_at(quota) for name, quota in mapping_at(spec, "resources").items()}
+    quotas, flavors = dict[str, Raw](), spec.get("flavors")
+    for part in (spec, *(flavors if isinstance(flavors, list) else ())):
+        flavor = "" if part is spec else str(value_at(part, "name"))
+        for name, quota in mapping_at(part, "resources").items():
+            quotas[of_flavor(name, flavor) if flavor else name] = mapping_at(quota)
     given = {field: mapping_at(status, field) for field in ("share", "allocated", "pending")}
     first, pending = mapping_at(status, "firstWaiting"), status.get("pendingPods")
     return QueueRow(
@@ -248,7 +255,7 @@ def _usage(record: Record | None) -> QueueUsage | None:
 
 def _numbers(amounts: Mapping[str, float]) -> dict[str, float]:
     """In whole units: CPUs, bytes, devices."""
-    return {resource: amount / (1000 if resource == CPU else 1) for resource, amount in amounts.items()}
+    return {resource: amount / unit_of(resource) for resource, amount in amounts.items()}
 
 
 def _problem(status: Raw) -> str:
@@ -285,5 +292,5 @@ def _below(top: str, children: Mapping[str, Sequence[str]], given: Mapping[str, 
 def _amount(resource: str, value: Any) -> int | None:
     with suppress(InvalidObjectError):
         if isinstance(value, int | str) and value != "":
-            return parse_exact_quantity(value, "") // (NANO // 1000 if resource == CPU else NANO)
+            return parse_exact_quantity(value, "") // (NANO // unit_of(resource))
     return None

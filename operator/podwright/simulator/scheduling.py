@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from random import Random
 from typing import Final
 
@@ -21,10 +21,11 @@ from podwright.core.cycle import Decision, Placement, Rejection, schedule
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.status import Code, Status
-from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
+from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.gathering import GatheringGangs
 from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.gangs.start_times import earliest_start
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling, args_of
@@ -132,11 +133,11 @@ class Scheduling:
             pre_enqueue=self._pre_enqueue,
             hints_of=self._hints_of,
             estimate=lambda pod: cluster.policy_for(pod).framework.estimate(pod),
-            also_due=cluster.queues.due_claims,
+            also_due=cluster.queues.turns.due_claims,
             waits=waits,
         )
         if cluster.queues.active:
-            self.queue.order_by(cluster.queues)
+            self.queue.order_by(cluster.queues.turns)
         self.on_landed: Callable[[Landed], object] = lambda _: None
         """Called with each pod that gets a node."""
         self.on_rejected: Callable[[PodInfo, frozenset[str]], object] = lambda _pod, _plugins: None
@@ -330,7 +331,8 @@ class Scheduling:
         elif isinstance(decision, GangRejection):
             self._reject_group(members, policy, decision)
         else:
-            self._fail_group(members, decision)
+            for member in members:
+                self._fail(member, decision.message, decision.plugin)
 
     def _planner(self, group: PodGroup, policy: ActivePolicy) -> GangPlanner:
         pack_by = args_of(policy.framework.profile).topology_key
@@ -369,10 +371,6 @@ class Scheduling:
             uids = {member.uid for member in members}
             self._clear_lower_nominations(set(nominations.values()), members[0].pod, uids)
             self._evict(decision.preemption.victims, members[0].pod, decision.group.key)
-
-    def _fail_group(self, members: Sequence[QueuedPod], decision: GangFault) -> None:
-        for member in members:
-            self._fail(member, decision.message, decision.plugin)
 
     # Preemption
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Self
+from typing import Self, TypeVar
 
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import identity_of
@@ -36,6 +36,8 @@ from podwright.simulator.carrying import permitted
 from podwright.simulator.claims import Change, free_claims, take_back, with_claims, write_reserved
 from podwright.simulator.loaded import LoadedCluster, spec_of_template, template_key
 from podwright.simulator.made_groups import kind_of
+
+K = TypeVar("K")
 
 
 class Trial:
@@ -129,14 +131,7 @@ class Trial:
         """Adds or replaces a ResourceClaimTemplate. Raises InvalidObjectError."""
         key, templates = template_key(raw), self.cluster.claim_templates
         before, templates[key] = templates.get(key), spec_of_template(raw)
-
-        def undo() -> None:
-            if before is None:
-                del templates[key]
-            else:
-                templates[key] = before
-
-        self._changed(undo)
+        self._changed(lambda: _put_back(templates, key, before))
 
     def set_owner(self, raw: Raw) -> None:
         """Adds or replaces an owner of pods, as WorkloadGroupings read it. Raises InvalidObjectError."""
@@ -158,17 +153,7 @@ class Trial:
         result = policies.apply(raw)
         self.cluster.policies_changed()
         known[name] = raw
-
-        def undo() -> None:
-            policies.remove(name)
-            if before is None:
-                known.pop(name, None)
-            else:
-                known[name] = before
-                policies.apply(before)
-            self.cluster.policies_changed()
-
-        self._changed(undo)
+        self._changed(lambda: self._put_policy_back(name, before))
         return result
 
     def remove_policy(self, name: str) -> bool:
@@ -179,14 +164,15 @@ class Trial:
             return False
         policies.remove(name)
         self.cluster.policies_changed()
-
-        def undo() -> None:
-            known[name] = before
-            policies.apply(before)
-            self.cluster.policies_changed()
-
-        self._changed(undo)
+        self._changed(lambda: self._put_policy_back(name, before))
         return True
+
+    def _put_policy_back(self, name: str, before: Raw | None) -> None:
+        self.cluster.policies.remove(name)
+        _put_back(self.cluster.policy_objects, name, before)
+        if before is not None:
+            self.cluster.policies.apply(before)
+        self.cluster.policies_changed()
 
     def set_queue(self, raw: Raw) -> None:
         """Adds or replaces a SchedulingQueue. Raises InvalidObjectError, also for what other queues make invalid."""
@@ -204,10 +190,7 @@ class Trial:
             else:
                 names.claim(SCHEDULING_QUEUES, name, before)
             restore()
-            if raw_before is None:
-                del known[name]
-            else:
-                known[name] = raw_before
+            _put_back(known, name, raw_before)
 
         self._changed(undo)
         if (problem := queues.problems.get(name)) is not None:
@@ -314,6 +297,14 @@ class Trial:
 
     def _set_clock(self, now: float) -> None:
         self.cluster.clock.now = now
+
+
+def _put_back(known: dict[K, Raw], key: K, before: Raw | None) -> None:
+    """The entry of this key is as before; None: there was none."""
+    if before is None:
+        known.pop(key, None)
+    else:
+        known[key] = before
 
 
 def pods_on(cluster: LoadedCluster, node_name: str) -> Sequence[PodInfo]:

@@ -17,7 +17,8 @@ NODES = [node("one", allocatable={GPU: "8"}), node("two", allocatable={GPU: "8"}
 
 def runs(name: str, of: str, gpus: str, on: str = "one", **options: Any) -> dict[str, Any]:
     labels = options.pop("labels", {LABEL: of} if of else {})
-    return make_pod(name, labels=labels, requests={GPU: gpus}, node=on, **options)
+    spec = {"schedulerName": "podwright", **options.pop("spec", {})}
+    return make_pod(name, labels=labels, requests={GPU: gpus}, node=on, spec=spec, **options)
 
 
 def waits(of: str, gpus: str = "1", name: str = "waiting", **options: Any) -> dict[str, Any]:

@@ -67,8 +67,12 @@ class Instances:
     def start_all(self) -> None:
         """Start one at each place, all at the same time."""
         self.operators = [self.start(place, ready=False) for place in range(len(self.proxies))]
-        for operator in self.operators:
-            kit.wait_ready(operator)
+
+        def ready() -> bool:
+            self.restart_ended()
+            return all(operator.ready for operator in self.operators)
+
+        wait_until(ready, 60, "all operators are ready")
 
     @property
     def holder(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from podwright.api.kube_scheduler_configuration import convert_profile
 from podwright.core.framework.framework import Framework
-from podwright.core.gangs.gang_preemption import preempt
+from podwright.core.gangs.gang_preemption import GroupPreemptor
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
@@ -92,7 +92,7 @@ class FullCluster:
 
     def preempt(self) -> Any:
         planner = self.planner
-        return preempt(self.framework, self.cache, planner.group, self.members, planner.plan, NOW)
+        return GroupPreemptor(self.framework, self.cache, planner.group, planner.plan, NOW).preempt(self.members)
 
     def victims(self) -> list[str]:
         """The names of the victims, in order of falling priority."""

@@ -1,7 +1,10 @@
 """Generated histories of a cluster with queues: pods and gangs come, are resized, end and return; queues get other
-limits, parents and states; nodes come and go; the scheduler starts again and reads the objects.
+limits, parents and states, are deleted, and are there again; policies say of other pods that they are not preemptible;
+the namespace may use other queues, and names another one; nodes come and go; the scheduler starts again and reads the
+objects.
 
-Victims end some rounds later, and each has a successor, as a controller would create it. Limits are checked after each
+Victims end some rounds later, and each has a successor, as a controller would create it. A successor of another
+scheduler, of a DaemonSet, of a kubelet or with a system-critical priority has its victim's room at once. Limits are checked after each
 placement, and what is promised to the victims and their queues after each eviction for a queue: on the pods themselves,
 not on the sums of the scheduler. Gangs of some queues may gather room.
 """
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
+from math import ceil, inf
 from random import Random
 from typing import Any
 
@@ -23,13 +26,15 @@ from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.gangs.start_times import earliest_start
 from podwright.core.objects.frozen import FrozenDict
 from podwright.core.objects.node import Node, parse_node
-from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod import Owner, PodInfo, parse_pod
 from podwright.core.objects.pod_group import KIND
+from podwright.core.objects.selectors import EVERYTHING, parse_label_selector
+from podwright.core.objects.taints import NO_SCHEDULE, Taint
 from podwright.core.queues.flavors import OF, judged, of_flavor
-from podwright.core.queues.queues import QUEUE_LABEL, QueueRules
+from podwright.core.queues.queues import QUEUE_LABEL, USER_LABEL, QueueRules
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Quota
-from podwright.core.state.nominator import reservation_of
+from podwright.core.state.nominator import SYSTEM_CRITICAL, reservation_of
 from podwright.core.state.transaction import CacheTransaction
 from podwright.engine.process.steps import at_once
 from support.gangs.kit import budget
@@ -42,6 +47,18 @@ MODELS = ("x", "y")
 IN_FLAVORS = tuple(of_flavor(GPU, model) for model in MODELS)
 MOST_ROUNDS = 120
 """A cluster at rest settles within fewer rounds."""
+MOST_WAITING = 12
+"""Of more pods that wait, some are deleted: they wait for what others wait for, and rounds that try them take longer."""
+TRIED = 0.5
+"""The part of the pods and gangs that wait which a round tries while the world does not rest."""
+TAINTS = (None, Taint("node.kubernetes.io/not-ready", "", NO_SCHEDULE), Taint("dedicated", "", NO_SCHEDULE))
+"""What keeps pods from a node. None: it is cordoned."""
+LONGEST = 180.0
+"""The longest minimum runtime, in seconds."""
+OURS = "podwright"
+POLICY = "policy"
+"""The label by which a pod gets its policy."""
+TEAM = parse_label_selector({"matchLabels": {"team": "a"}}, "")
 
 
 class History:
@@ -57,21 +74,26 @@ class History:
         self.gathers = gathers
         self.gathered = 0
         """How often a gang began to gather room."""
+        self.gather_after = self.random.choice([0.0, 60.0]) if gathers else 0.0
+        """Of the queues that do not say it themselves."""
+        self.preemptible: dict[str, bool] = {}
+        """What policies say of their pods."""
         self.solve: Solver | None = None
         """See GangPlanner."""
         self.resources = resources
         self.flavored = any(OF in name for name in resources)
-        self.cluster = QueuedCluster([], [])
-        self.cache, self.queues = self.cluster.cache, self.cluster.queues
-        self.gangs = GatheringGangs(self.cache)
-        self.rules: dict[str, QueueRules] = {}
         self.waiting: dict[str, PodInfo] = {}
+        self._begin()
+        self.rules: dict[str, QueueRules] = {}
+        """The queues of the tree."""
         self.ending: dict[str, int] = {}
         """By uid of terminating pods: the rounds that are left to them."""
         self.objects: dict[tuple[str, str], Mapping[str, Any]] = {}
         """By kind and name: pod groups and budgets."""
         self.holding: dict[str, str] = {}
         """By uid of pods for which others were evicted by the claim of their queue: the node where they hold room."""
+        self.victims: set[str] = set()
+        """The uids of those that were evicted by the claim of a queue."""
         self.claimed: Counter[tuple[str, ...]] = Counter()
         """By uids: how often others were evicted for these pods together since the world rests."""
         self.evictions = 0
@@ -81,8 +103,18 @@ class History:
             self._set(rules)
         if not queues:
             self._make_queues()
+            self.edit_policy()
             for _ in range(self.random.randint(1, 4)):
                 self.add_node()
+
+    def _begin(self) -> None:
+        self.cluster = QueuedCluster([], [])
+        self.cache, self.queues = self.cluster.cache, self.cluster.queues
+        self.queues.serves = lambda name: name == OURS
+        self.queues.preemptible_by_policy = lambda pod: self.preemptible.get(pod.labels.get(POLICY, ""))
+        self.queues.pending = self.waiting.values
+        self.queues.gather_after = self.gather_after
+        self.gangs = GatheringGangs(self.cache)
 
     # What happens
 
@@ -106,15 +138,38 @@ class History:
         """How many GPUs the queue's pods have that do not terminate."""
         return self._held(pod for pod in self._placed() if not pod.terminating)[queue, GPU]
 
+    def happen(self, often: float) -> None:
+        """100 steps, each followed by a round with this probability. After every 25 the world rests."""
+        for number in range(1, 101):
+            self.step()
+            if self.random.random() < often:
+                self.round(TRIED)
+            if number % 25 == 0:
+                self.settle()
+
     def step(self) -> None:
         """One thing happens."""
         actions = [self.add_pod, self.add_pod, self.add_pod, self.add_gang, self.end_pod, self.edit_queue]
         rare = [self.add_node, self.remove_node, self.cordon, self.protect, self.resize, self.move_queue, self.restart]
-        rare += [self.relabel_node] * self.flavored
-        self.random.choice(actions if self.random.random() < (0.7 if self.gathers else 0.9) else rare)()
+        rare += [self.remove_queue, self.edit_policy, self.relabel_namespace, *[self.relabel_node] * self.flavored]
+        rare += [self.add_returning] * 4
+        self.random.choice(actions if self.random.random() < (0.7 if self.gathers else 0.85) else rare)()
+        while len(self.waiting) > MOST_WAITING:
+            pod = self.random.choice([*self.waiting.values()])
+            for each in [each for each in self.waiting.values() if each is pod or pod.group == each.group != ""]:
+                self.drop(each)
 
     def add_pod(self) -> None:
         self.put(self._pod(self._leaf(), self.random.choice([1, 1, 2, 4]), self.random.choice([0, 0, 5, 10])))
+
+    def add_returning(self) -> None:
+        """A pod is on a node that would have its room back at once."""
+        node = self.random.choice(self._nodes())
+        pod = self._pod(self._leaf(), self.random.choice([1, 1, 2, 4]), self.random.choice([0, 5]))
+        owner = Owner("v1", self.random.choice(["DaemonSet", "Node"]), "owner", "owner")
+        kind = self.random.choice([{"scheduler_name": "other"}, {"owner": owner}, {"priority": SYSTEM_CRITICAL}])
+        if all(pod.requests.amounts.get(resource, 0) <= self._free(node.name, resource) for resource in (GPU, "cpu")):
+            self.cache.set_pod(replace(pod.on(node.name), start_time=self.cluster.now, **kind))
 
     def add_gang(self) -> None:
         name, size, leaf = self._name("g"), self.random.randint(2, 5), self._leaf()
@@ -129,11 +184,16 @@ class History:
     def end_pod(self) -> None:
         pods = [*self.waiting.values(), *self._placed()]
         if pods:
-            self.drop(self.random.choice(pods))
+            pod = self.random.choice(pods)
+            if pod.uid in self.waiting or self.random.random() < 0.7:
+                self.drop(pod)
+            else:
+                self._terminate(pod)  # somebody else evicts it
 
     def edit_queue(self) -> None:
-        name = self.random.choice([*self.rules])
-        self._set_queue(name, self.rules[name].parent)
+        """A queue says something else, or is created again."""
+        name = self.random.choice([*self.rules, *(f"q{index}" for index in range(3))])
+        self._set_queue(name, self.rules[name].parent if name in self.rules else "")
 
     def add_node(self) -> None:
         self.node(self.random.randint(2, 8))
@@ -152,8 +212,11 @@ class History:
 
     def cordon(self) -> None:
         """A node takes no new pods, or takes them again."""
-        node = self.random.choice(self._nodes())
-        self.cache.set_node(replace(node, unschedulable=not node.unschedulable))
+        node, taint = self.random.choice(self._nodes()), self.random.choice(TAINTS)
+        if taint is None:
+            self.cache.set_node(replace(node, unschedulable=not node.unschedulable))
+        else:
+            self.cache.set_node(replace(node, taints=() if node.taints else (taint,)))
 
     def relabel_node(self) -> None:
         """A node, with its pods, has another flavor."""
@@ -172,30 +235,46 @@ class History:
         resized = replace(pod, requests=parse_pod(make_pod("resized", requests=requests)).requests)
         if pod.uid in self.waiting:
             self.put(resized)
-        elif resized.requests.amounts.get("cpu", 0) - pod.requests.amounts.get("cpu", 0) <= self._free_cpu(pod):
+        elif resized.requests.amounts.get("cpu", 0) - pod.requests.amounts.get("cpu", 0) <= self._free(
+            pod.node_name, "cpu"
+        ):
             self.cache.set_pod(resized)
 
     def move_queue(self) -> None:
         """A queue gets another parent, which may have pods."""
-        name = self.random.choice([*self.rules])
+        name = self.random.choice([*self.queues.declared])
         parents = ["", *(other for other in self.rules if name not in self.queues.path(other))]
-        self._set(replace(self.rules[name], parent=self.random.choice(parents)))
+        self._set(replace(self.queues.declared[name], parent=self.random.choice(parents)))
+
+    def remove_queue(self) -> None:
+        """A queue is deleted, which may have pods, or queues below it."""
+        self.queues.remove(self.random.choice([*self.queues.declared]))
+        self._read_rules()
+        if not self.queues.declared:
+            self._set_queue("top", "")
+
+    def edit_policy(self) -> None:
+        """A policy says something else of its pods."""
+        self.preemptible = {policy: self.random.random() < 0.5 for policy in self.random.sample("ab", 2)}
+        self.queues.regroup()
+
+    def relabel_namespace(self) -> None:
+        """The namespace may use other queues, and is in another one."""
+        labels = {"team": self.random.choice("aab"), **self._in_queue(self.random.choice(["", self._leaf()]))}
+        self._object("Namespace", {"metadata": {"name": "default", "labels": labels}})
 
     def restart(self) -> None:
         """A new process reads the objects, those of each kind in no certain order. Pods keep their `nominatedNodeName`."""
-        before, now = self.cache, self.cluster.now
+        before, now, declared = self.cache, self.cluster.now, [*self.queues.declared.values()]
         nominated = {uid: before.nominator.node_of(uid) for uid in self.waiting}
-        self.cluster = QueuedCluster([], [])
+        self._begin()
         self.cluster.now = now
-        self.cache, self.queues = self.cluster.cache, self.cluster.queues
-        self.queues.pending = self.waiting.values
-        self.gangs = GatheringGangs(self.cache)
         self.holding.clear()
         pods = [pod.on(info.name) for info in before.nodes.values() for pod in info.pods.values()]
         reads: list[tuple[Callable[[Any], object], Iterable[Any]]] = [
             (self.cache.set_node, [info.node for info in before.nodes.values() if info.node is not None]),
             (self.cache.set_pod, pods),
-            (self.queues.set, self.rules.values()),
+            (self.queues.set, declared),
             (lambda item: self._object(item[0][0], item[1]), [*self.objects.items()]),
             (self.cache.reservations.set, before.reservations.all()),
         ]
@@ -203,6 +282,7 @@ class History:
         for read, items in reads:
             for item in items:
                 read(item)
+        self._read_rules()
         for pod in [*self.waiting.values()]:
             self.put(pod)
             self._nominate(pod, nominated[pod.uid])
@@ -214,19 +294,22 @@ class History:
 
     # What the scheduler does
 
-    def round(self) -> bool:
-        """Tries all that wait once, in any order. Returns whether anything happened."""
+    def round(self, part: float = 1.0) -> bool:
+        """Tries this part of all that wait once, in any order. Returns whether anything happened."""
         before = self.evictions, len(self.waiting), tuple(self.ending.items())
         self.cluster.now += 60
         for uid, left in [*self.ending.items()]:
             self.ending[uid] = left - 1
             if left <= 1:
                 self._ended(uid)
+        for name in self.queues.draining:
+            for pod in [*filter(self._is_ours, self.queues.placed_pods(name))][:1]:
+                self._terminate(pod)
         if self.gathers:
             self._gather()
         pods = [*self.waiting.values()]
         self.random.shuffle(pods)
-        for pod in pods:
+        for pod in pods[: ceil(len(pods) * part)]:
             if pod.uid in self.waiting:
                 if pod.group:
                     self._try_gang(pod.group)
@@ -237,12 +320,16 @@ class History:
     def settle(self) -> int:
         """Lets the world rest until nothing happens any more. Returns after how many rounds."""
         quiet = 0
+        for rules in self.rules.values():
+            if rules.max_runtime:
+                self._set(replace(rules, max_runtime=0.0))  # else pods of one queue take turns for good
         self.claimed.clear()
         for number in range(MOST_ROUNDS):
             quiet = 0 if self.round() else quiet + 1
+            self.cluster.now += LONGEST * quiet
             again = {uid: count for uid, count in self.claimed.items() if count > 1}
             assert not again, f"others got the room of these claimants, which evicted again: {again}"
-            if quiet == 3:
+            if quiet == 2:
                 return number
         raise AssertionError(f"evictions do not end: {self.evictions}")
 
@@ -295,9 +382,8 @@ class History:
         for each in reservations.gathered():
             waiting = self.cache.groups.members(each.group).unplaced()
             assert waiting, f"{each.name} is held for nobody"
-            assert self.rules[self.queues.queue_of(waiting[0])].gather_after, (
-                f"{each.name} is held in spite of its queue"
-            )
+            after = self.rules[self.queues.queue_of(waiting[0])].gather_after
+            assert self.gather_after if after is None else after, f"{each.name} is held in spite of its queue"
             assert all(self.cache.present(slot.node) for slot in each.slots), (
                 f"{each.name} is held on nodes that are gone"
             )
@@ -308,14 +394,32 @@ class History:
         self.cache.set_pod(replace(pod.on(node_name), start_time=self.cluster.now))
         self.queues.remove_waiting(pod.uid)
         self.cache.groups.remove_waiting(pod.uid)
-        held = self._held(self._placed())
-        for name in self.queues.path(self.queues.queue_of(pod)):
+        queue, placed = self.queues.queue_of(pod), self._placed()
+        held, firm = self._held(placed), self._held(filter(self._is_firm, placed))
+        assert queue in self.rules or not self.queues.names_queue(pod), f"{pod.name} starts without its queue"
+        for name in self.queues.path(queue):
             assert self.rules[name].state == "Open", f"{pod.name} starts although {name} is not open"
             for resource in self.resources:
                 limit = self._limit(name, resource)
                 assert not self._amounts(pod).get(resource) or limit == UNBOUNDED or held[name, resource] <= limit, (
                     f"{name} is above its limit of {resource}"
                 )
+                guarantee = self._guarantee(name, resource)
+                bounds = guarantee if name != queue and self.rules[name].firm_priority is None else guarantee < inf
+                assert not (
+                    bounds
+                    and self._is_firm(pod)
+                    and self._amounts(pod).get(resource)
+                    and firm[name, resource] > guarantee
+                ), f"{pod.name}, which is never evicted, is above the guarantee of {resource} of {name}"
+        for resource, limit in self.rules[queue].user_limits.items() if queue else ():
+            user = pod.labels.get(USER_LABEL, "")
+            own = [
+                each for each in placed if self.queues.queue_of(each) == queue and each.labels.get(USER_LABEL) == user
+            ]
+            assert not user or not pod.requests.amounts.get(resource) or self._sum(own)[resource] <= limit, (
+                f"{user} is above the limit of {resource} in {queue}"
+            )
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
         if node_name:
@@ -347,11 +451,16 @@ class History:
             nominator = self.cache.nominator
             nominator.hold_room([pod.uid for pod in claimants])
             self.holding |= {pod.uid: nominator.node_of(pod.uid) for pod in claimants}
+            self.victims.update(victim.uid for victim in fresh)
             self.claimed.update([tuple(sorted(pod.uid for pod in claimants))] if fresh else ())
         for victim in fresh:
             self.evictions += 1
-            self.ending[victim.uid] = self.random.randint(1, 3)
-            self.cache.set_pod(replace(victim, terminating=True, preempted=True))
+            self._terminate(victim, preempted=True)
+
+    def _terminate(self, pod: PodInfo, *, preempted: bool = False) -> None:
+        if pod.uid not in self.ending:
+            self.ending[pod.uid] = self.random.randint(1, 3)
+            self.cache.set_pod(replace(pod, terminating=True, preempted=preempted))
 
     def _ended(self, uid: str) -> None:
         del self.ending[uid]
@@ -360,7 +469,12 @@ class History:
             pod = info.pods[uid]
             self.cache.remove_pod(uid)
             gpus = pod.requests.amounts.get(GPU, 0)
-            self.put(self._pod(pod.labels.get(QUEUE_LABEL, ""), gpus, pod.priority, pod.group.rpartition("/")[2]))
+            if not self._returns(pod):
+                self.put(self._pod(pod.labels.get(QUEUE_LABEL, ""), gpus, pod.priority, pod.group.rpartition("/")[2]))
+            elif uid in self.victims and info.node is not None:
+                self.cache.set_pod(
+                    replace(pod, uid=self._name("p"), terminating=False, preempted=False, start_time=self.cluster.now)
+                )
 
     # What is promised
 
@@ -370,18 +484,18 @@ class History:
         after = self._held(pod for pod in self._staying() if pod.uid not in evicted)
         claimed = self._held([*claimants, *self._nominated_first(claimants)])
         path = self.queues.path(own)
+        overdue = self._held(filter(self._is_overdue, fresh))
         # What is of a flavor stands for the resource itself, unless that one's limit binds.
         requested = self._named(judged(self._sum(claimants))) | self._limited(claimants, path)
         for victim in fresh:
             queue = self.queues.queue_of(victim)
             rules = [self.rules[name] for name in self.queues.path(queue)]
             runtime = self.cluster.now - (victim.start_time or 0)
-            assert queue, "a pod without a queue was evicted for a queue"
-            firm = rules[0].firm_priority
-            assert firm is None or victim.priority < firm
+            assert rules, "a pod without a queue was evicted for a queue"
+            assert not self._is_firm(victim), f"{victim.name} is never to be evicted for a queue"
             below = [each for each in rules if each.name not in path]
             if not below:  # its own queue, or one above, which had pods before it had queues below it
-                assert victim.priority < claimants[0].priority
+                assert victim.priority < claimants[0].priority or self._is_overdue(victim)
                 assert runtime >= max(each.preempt_min_runtime for each in rules)
                 continue
             assert runtime >= max(each.reclaim_min_runtime for each in below)
@@ -394,10 +508,11 @@ class History:
                 for resource in scarce or requested
             )
             text = f"after {victim.name} is evicted for {claimants[0].name}"
-            for resource, amount in self._amounts(victim).items():
+            kept_of = Counter(after) + overdue  # queues keep nothing of what has run for too long
+            for resource, amount in () if self._is_overdue(victim) else self._amounts(victim).items():
                 for each in below if resource in self.resources and amount else ():
                     least = self._guarantee(each.name, resource)
-                    assert least == inf or after[each.name, resource] >= least, (
+                    assert least == inf or kept_of[each.name, resource] >= least, (
                         f"{each.name} does not keep its guarantee {text}"
                     )
             # Of a group that is evicted as one, only some members may request what is taken.
@@ -406,12 +521,13 @@ class History:
                 r for pod in unit if self.queues.queue_of(pod) == queue for r, n in self._amounts(pod).items() if n
             }
             kept = [
-                guaranteed or all(after[each.name, resource] >= self._entitled(each.name, resource) for each in below)
+                guaranteed or all(kept_of[each.name, resource] >= self._entitled(each.name, resource) for each in below)
                 for resource in scarce or requested
                 if resource in of_use
             ]
-            assert kept, f"{victim.name} is of no use to {claimants[0].name}"
-            assert all(kept) if scarce else any(kept), f"{queue} does not keep its share {text}"
+            if not self._is_overdue(victim):
+                assert kept, f"{victim.name} is of no use to {claimants[0].name}"
+                assert all(kept) if scarce else any(kept), f"{queue} does not keep its share {text}"
             for name in above:
                 for resource in requested:
                     held = after[name, resource] + claimed[name, resource]
@@ -419,12 +535,12 @@ class History:
         pdb = self.cache.store.get("PodDisruptionBudget", "pdb", "default")
         if pdb:
             assert sum("app" in victim.labels for victim in fresh) <= pdb["status"]["disruptionsAllowed"]
-        if fresh or not self.queues.lends_less:  # else what terminates anyway may be kept for its queue
+        if fresh or not self.queues.bounds.lends_less:  # else what terminates anyway may be kept for its queue
             self._check_that_all_are_placed(claimants, victims)
 
     def _scarce(self, claimants: Sequence[PodInfo], evicted: set[str], common: Sequence[str]) -> set[str]:
         """The resources of which these pods request more than was free, in the cluster or below a common parent's limit."""
-        nodes = [node for node in self._nodes() if not node.unschedulable]
+        nodes = [node for node in self._nodes() if not node.unschedulable and not any(t.managed for t in node.taints)]
         placed = [pod for node in nodes for pod in self.cache.nodes[node.name].pods.values()]
         staying = [pod for pod in placed if not pod.terminating or not self.queues.queue_of(pod)]
         wanting = [*claimants, *(pod for pod in self._nominated_first(claimants) if self.queues.queue_of(pod))]
@@ -468,7 +584,8 @@ class History:
     def _check_that_all_are_placed(self, claimants: Sequence[PodInfo], victims: Sequence[PodInfo]) -> None:
         with CacheTransaction(self.cache) as transaction:
             on_nodes = [pod for node in self._nodes() for pod in self.cache.nodes[node.name].pods.values()]
-            gone = {pod.uid: pod for pod in (*victims, *(pod for pod in on_nodes if pod.terminating))}
+            going = [pod for pod in victims if not self._returns(pod)] + [pod for pod in on_nodes if pod.terminating]
+            gone = {pod.uid: pod for pod in going}
             transaction.remove(gone.values())
             for pod in claimants:
                 found = schedule(
@@ -477,6 +594,26 @@ class History:
                 assert isinstance(found, Placement), f"{pod.name} is not placed: {found}"
                 transaction.clear_nomination(pod.uid)
                 transaction.assume(pod, found.node_name)
+
+    def _is_firm(self, pod: PodInfo) -> bool:
+        """True if the pod is never evicted for a queue."""
+        by_policy = self.preemptible.get(pod.labels.get(POLICY, ""))
+        rules = self.rules.get(self.queues.queue_of(pod))
+        at = None if rules is None else rules.firm_priority
+        return not by_policy if by_policy is not None else at is not None and pod.priority >= at
+
+    @staticmethod
+    def _is_ours(pod: PodInfo) -> bool:
+        return pod.scheduler_name == OURS and pod.owner is None
+
+    def _returns(self, pod: PodInfo) -> bool:
+        """True if the pod, evicted for a queue, has its room again at once."""
+        return pod.priority >= SYSTEM_CRITICAL or not self._is_ours(pod)
+
+    def _is_overdue(self, pod: PodInfo) -> bool:
+        """True if the pod has run for longer than its queues let it."""
+        most = [self.rules[name].max_runtime or inf for name in self.queues.path(self.queues.queue_of(pod))]
+        return self.cluster.now - (pod.start_time or 0) > min(most, default=inf)
 
     def _guarantee(self, name: str, resource: str) -> float:
         guarantee = self.rules[name].quotas.get(resource, NO_QUOTA).guarantee
@@ -543,11 +680,12 @@ class History:
     def _nodes(self) -> list[Node]:
         return [info.node for info in self.cache.nodes.values() if info.node is not None]
 
-    def _free_cpu(self, pod: PodInfo) -> int:
-        info = self.cache.placement(pod.uid)
+    def _free(self, node_name: str, resource: str) -> int:
+        info = self.cache.present(node_name)
         if info is None or info.node is None:
             return 0
-        return info.node.allocatable.get("cpu", 0) - sum(p.requests.amounts.get("cpu", 0) for p in info.pods.values())
+        taken = sum(pod.requests.amounts.get(resource, 0) for pod in info.pods.values())
+        return info.node.allocatable.get(resource, 0) - taken
 
     def _object(self, kind: str, raw: Mapping[str, Any]) -> None:
         self.objects[kind, raw["metadata"]["name"]] = raw
@@ -562,15 +700,20 @@ class History:
         return self.random.choice([*(name for name in self.rules if name not in parents), ""])
 
     def _pod(self, queue: str, gpus: int, priority: int, group: str = "") -> PodInfo:
-        labels = {QUEUE_LABEL: queue} if queue else {}
-        if self.random.random() < 0.2:
-            labels["app"] = "db"
+        labels = self._in_queue(queue)
+        for label, part, values in (("app", 0.2, ["db"]), (POLICY, 0.3, "ab"), (USER_LABEL, 0.3, "cd")):
+            if self.random.random() < part:
+                labels[label] = self.random.choice(values)
         requests = {GPU: str(gpus), "cpu": str(self.random.randint(0, 3)) if "cpu" in self.resources else "0"}
-        spec = in_group(group) if group else {}
+        spec = {"schedulerName": OURS, **(in_group(group) if group else {})}
         if self.flavored and (group or self.random.random() < 0.4):  # all pods of a group want the same model
             spec["nodeSelector"] = {MODEL: MODELS[int(group[1:]) % 2] if group else self.random.choice(MODELS)}
         raw = make_pod(self._name("p"), requests=requests, labels=labels, priority=priority, spec=spec)
         return replace(parse_pod(raw, keep_raw=True), creation=self.cluster.now)
+
+    @staticmethod
+    def _in_queue(queue: str) -> dict[str, str]:
+        return {QUEUE_LABEL: queue} if queue else {}
 
     def _labels_of_node(self) -> Mapping[str, str]:
         model = self.random.choice((*MODELS, *MODELS, ""))
@@ -600,16 +743,22 @@ class History:
             parent,
             priority=random.choice([100, 100, 200]),
             quotas=quota,
-            preempt_min_runtime=random.choice([0.0, 0.0, 180.0]),
-            reclaim_min_runtime=random.choice([0.0, 0.0, 180.0]),
+            preempt_min_runtime=random.choice([0.0, 0.0, LONGEST]),
+            reclaim_min_runtime=random.choice([0.0, 0.0, 0.0, LONGEST, LONGEST, inf]),
+            max_runtime=random.choice([0.0, 0.0, 0.0, 120.0]),
+            user_limits={GPU: random.randint(1, 4)} if random.random() < 0.2 else {},
+            namespaces=TEAM if random.random() < 0.1 else EVERYTHING,
             firm_priority=random.choice([None, None, 10]),
             state=random.choice([*["Open"] * 12, "Hold", "Drain", "Closed"]),
             lending={self.resources[0]: random.randint(0, 2)} if random.random() < 0.1 else {},
             flavors={model: {MODEL: model} for model in random.sample(MODELS, 2)} if self.flavored else {},
-            gather_after=random.choice([0.0, 60.0, 60.0]) if self.gathers else 0.0,
+            gather_after=random.choice([0.0, 60.0, None]) if self.gathers else 0.0,
         )
         self._set(rules)
 
     def _set(self, rules: QueueRules) -> None:
-        self.rules[rules.name] = rules
         self.queues.set(rules)
+        self._read_rules()
+
+    def _read_rules(self) -> None:
+        self.rules = {name: found for name in self.queues.names() if (found := self.queues.get(name)) is not None}

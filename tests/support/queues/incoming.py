@@ -32,6 +32,7 @@ class Queues:
             http, self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: NOON
         )
         self.doors = dict(zip(QUEUE_KINDS, doors, strict=True))
+        self._given: dict[QueueKind, set[str]] = {}
         self.begin(SCHEDULING_QUEUES)
 
     def begin(self, kind: QueueKind) -> None:
@@ -41,7 +42,7 @@ class Queues:
     def end(self, kind: QueueKind) -> None:
         """It no longer does."""
         door = self.doors[kind]
-        for name in door.known:
+        for name in self._given.pop(kind, ()):
             door.drop(name, None)
         door.end(kind.resource)
 
@@ -52,11 +53,15 @@ class Queues:
         self.rig.engine.policies_changed()
 
     def put(self, name: str, generation: int = 1, status: Raw | None = None, **spec: Any) -> None:
-        self.doors[SCHEDULING_QUEUES].put({**queue(name, generation, **spec), "status": status or {}})
+        self._put(SCHEDULING_QUEUES, {**queue(name, generation, **spec), "status": status or {}})
 
     def put_other(self, kind: QueueKind, name: str, status: Raw | None = None, **spec: Any) -> None:
         """The same for another API than that of SchedulingQueues."""
-        self.doors[kind].put(other_queue(kind.resource, name, status, **spec))
+        self._put(kind, other_queue(kind.resource, name, status, **spec))
+
+    def _put(self, kind: QueueKind, raw: Raw) -> None:
+        self._given.setdefault(kind, set()).add(raw["metadata"]["name"])
+        self.doors[kind].put(raw)
 
     def written_to(self, kind: QueueKind) -> dict[str, list[Raw]]:
         """The statuses of queues of this API, by name."""

@@ -44,7 +44,7 @@ class QueuedWorld:
         self.queues = queues_of(self.cache)
         self.waiting: dict[str, PodInfo] = {}
         self.queues.pending = self.waiting.values
-        self.active = FairPods(self.queues)
+        self.active = FairPods(self.queues.turns)
         self.count = 0
         self.labels: dict[str, Mapping[str, str]] = {}
         """By uid: the labels with which pods got their node."""
@@ -113,7 +113,7 @@ class QueuedWorld:
         rules = self.cache.place_rules
         if rules is not None:
             nodes = [name for name in nodes if rules.refuse(queued.pod, self.cache.nodes[name].slot) is None]
-        if nodes and self.queues.bound(queued.pod) is None:
+        if nodes and self.queues.bounds.of(queued.pod) is None:
             self.cache.assume(queued.pod, self.random.choice(nodes))
             self.labels[queued.uid] = queued.pod.labels
             if self.random.random() < 0.2:
@@ -253,7 +253,7 @@ class QueuedWorld:
                 self.cache.set_pod(pod.on(info.name))
         for each in rules.values():
             self.queues.set(each)
-        self.active = FairPods(self.queues)
+        self.active = FairPods(self.queues.turns)
         for pod in self.waiting.values():
             self.cache.groups.add_waiting(pod)
             self._activate(pod)
@@ -336,7 +336,7 @@ class QueuedWorld:
         """A bound really holds, and where there is none, nothing forbids the pod."""
         held = self._held()
         for pod in self.waiting.values():
-            bound, path = self.queues.bound(pod), self.queues.path(self.queues.queue_of(pod))
+            bound, path = self.queues.bounds.of(pod), self.queues.path(self.queues.queue_of(pod))
             devices = self._claimed(pod)
             choices = [self._over(path, {**amounts, **devices}, held) for amounts in self._choices(pod)]
             over = set[tuple[str, str]]().union(*choices)
@@ -373,12 +373,12 @@ class QueuedWorld:
     def check_order(self) -> None:
         """The next pod is of the queue that comes first at each level, or has no queue and sorts no later."""
         head = self.active.peek()
-        paths = {each.uid: self.queues.turn_path(each.pod)[::-1] for each in self.active}
+        paths = {each.uid: self.queues.turns.turn_path(each.pod)[::-1] for each in self.active}
         assert (head is None) == (not paths)
         chosen = () if head is None else paths[head[1].uid]
         for level, name in enumerate(chosen):
             siblings = {path[level] for path in paths.values() if path and path[:level] == chosen[:level]}
-            assert self.queues.order_key(name) == min(map(self.queues.order_key, siblings))
+            assert self.queues.turns.order_key(name) == min(map(self.queues.turns.order_key, siblings))
 
     def check_capacity(self) -> None:
         """The capacity of a resource is what its nodes have free, and what pods of queues have of it."""

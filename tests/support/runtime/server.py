@@ -94,12 +94,12 @@ class Server:
     def pod_names(self) -> set[str]:
         return {name for _, name in self.sandbox.cluster.store["pods"].entries}
 
-    def install_policies(self) -> None:
-        """Serves SchedulerPolicies."""
+    def install_policies(self, *more: Path) -> None:
+        """Serves SchedulerPolicies, and the kinds of these CRDs."""
         cluster = self.sandbox.cluster
-        cluster.create(
-            cluster.kinds.named("customresourcedefinitions.apiextensions.k8s.io"), "", policies.load(policies.CRD)
-        )
+        for crd in (policies.CRD, *more):
+            kind = cluster.kinds.named("customresourcedefinitions.apiextensions.k8s.io")
+            cluster.create(kind, "", policies.load(crd))
 
     def runtime(self, **options) -> Runtime:
         """A runtime; the caller starts and stops it."""

@@ -16,7 +16,7 @@ from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.kube.options.options import Options
 from podwright.kube.serve.access.delegation import User
 from podwright.kube.serve.connections.connection import ClientLimits
-from podwright.kube.serve.endpoints import Content
+from podwright.kube.serve.content import Content
 from podwright.kube.serve.server import Server
 from podwright.testing.processes import free_port
 from support.serve.certificates import Issued

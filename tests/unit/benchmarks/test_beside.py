@@ -34,4 +34,4 @@ def test_a_row_has_the_quantiles_of_all_runs_of_a_load():
     found = row(LOADS[0], [Run(quick, quick, "1 bound"), Run(quick, slow, "1 bound")])
     assert found["alone"] == {"pods": 100, "p50": 1.0, "p99": 1.0, "max": 1.0, "loop_held": 2.0}
     assert found["beside"] == {"pods": 100, "p50": 1.0, "p99": 3.0, "max": 70.0, "loop_held": 60.0}
-    assert line(found).startswith(f"| {LOADS[0].name} | 1 / 1 / 1 / 2 | 1 / 3 / 70 / 60 | 1 bound")
+    assert line(found).startswith(f"| {LOADS[0].name} | 1.0 / 1.0 / 1.0 / 2.0 | 1.0 / 3.0 / 70.0 / 60.0 | 1 bound")

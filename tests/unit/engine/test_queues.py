@@ -63,6 +63,21 @@ async def test_a_pod_waits_for_its_limit_with_the_amounts_and_starts_when_anothe
         assert placed(rig) == {"b"}
 
 
+async def test_pods_of_other_schedulers_are_not_evicted_for_those_of_queues(rig):
+    rig.queues.set(QueueRules("other", "ml", quotas={GPU: Quota(guarantee=8)}))
+    labels = {QUEUE_LABEL: "team"}
+    for name, spec in (("ours", {}), ("theirs", {"schedulerName": "default-scheduler"})):
+        rig.engine.assigned.put(on_node(ours(name, labels=labels, requests={GPU: "4"}, spec=spec), "n"))
+    rig.queues.set(QueueRules("ml"))
+    async with deciding(rig):
+        add(rig, "a", "other", gpus=5)
+        await settle()
+        assert rig.evictor.evicted == []
+        add(rig, "b", "other", gpus=4)
+        await settle()
+        assert [name for name, _, _ in rig.evictor.evicted] == ["ours"]
+
+
 async def test_a_change_of_a_queue_lets_pods_start(rig):
     async with deciding(rig):
         add(rig, "a", gpus=3)
@@ -241,7 +256,7 @@ async def test_a_pod_whose_queue_cannot_be_found_fails_alone(rig):
     def choice(pod):
         raise RuntimeError(f"no queue for {pod.name}")
 
-    rig.queues.choice_by_policy = choice
+    rig.queues.membership.choice_by_policy = choice
     async with deciding(rig):
         await settle()
         assert [name for name, _ in rig.cluster.bound] == ["first", "last"]

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import socket
 from collections import Counter
 
 import pytest
 
 from podwright.kube import background
+from podwright.kube.client import access
+from podwright.kube.client.errors import AccessError
 from podwright.kube.runtime import binding_seconds
+from podwright.kube.serve.server import Server
 from podwright.kube.watch import pending_audit
 from support.engine.kit import settle
 from support.http.kit import without_pauses
@@ -50,6 +54,39 @@ class TestStart:
         await until(lambda: {path for _, path, _ in server.asked} >= questions)
         server.release()
         await starting
+        await runtime.stop()
+
+    async def test_a_port_that_is_in_use_ends_the_start_though_the_api_server_does_not_answer(self, server):
+        server.hold(lambda request: request[1] == "/version")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            runtime = server.runtime(health_address=taken.getsockname())
+            with pytest.raises(OSError, match="--health-address"):
+                await runtime.start()
+        await runtime.stop()
+
+    async def test_no_port_is_opened_any_more_once_the_api_server_has_forbidden_the_start(self, server, monkeypatch):
+        under_way, ended = asyncio.Event(), []
+
+        async def open_ports(_server):
+            under_way.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("server")
+
+        def forbid(_kinds, _problems):
+            raise AccessError("nodes cannot be listed")
+
+        monkeypatch.setattr(Server, "start", open_ports)
+        monkeypatch.setattr(access, "require_of", forbid)
+        server.hold(lambda request: request[1] == "/version")
+        runtime = server.runtime()
+        starting = asyncio.create_task(runtime.start())
+        await under_way.wait()
+        server.release()
+        with pytest.raises(AccessError, match="nodes"):
+            await starting
+        assert ended == ["server"]
         await runtime.stop()
 
     async def test_policies_and_pod_groups_are_asked_for_at_the_same_time(self, server):

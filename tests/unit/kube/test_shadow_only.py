@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.pod import parse_pod
+from podwright.core.queues.queues import QUEUE_LABEL, queues_of
 from podwright.engine.shadow.comparison import ComparisonOutcome
 from podwright.kube.options.options import Options
 from podwright.kube.rights import ForbiddenWriteError, refuse_writes
 from podwright.kube.watch.selectors import MANY_NAMES, PENDING_PODS, pending_pods_of
 from podwright.sandbox.pod_subresources import bind
-from support.objects.builders import make_policy
+from support.objects.builders import make_pod, make_policy
+from support.objects.policies import QUEUE_CRD
 from support.runtime.server import OURS, api_server, lists, running
 from support.waiting import until
 
@@ -48,6 +50,38 @@ async def test_pods_of_another_scheduler_are_compared_and_none_is_touched(server
         await until(lambda: shadow.tallies.of("eye").outcomes == {ComparisonOutcome.AGREED: 1})
         await until(lambda: writes(server))
         assert not runtime.engine.queue.uids()
+    assert {path for _, path in writes(server)} == {POLICY_STATUS}
+
+
+def in_queue(server, name, queue):
+    raw = make_pod(name, labels={QUEUE_LABEL: queue}, requests={"cpu": "1"}, spec={"schedulerName": OTHER})
+    kind = server.sandbox.cluster.kinds.named("pods")
+    server.sandbox.cluster.create(kind, "default", raw)
+
+
+async def test_limits_of_queues_bind_its_decisions_and_nothing_is_done_for_queues(server):
+    """Not even for those that gather room or are drained."""
+    server.install_policies(QUEUE_CRD)
+    for name, more in (("team", {"gatherAfter": "1s"}), ("left", {"state": "Drain"})):
+        spec = {"resources": {"cpu": {"limit": 1}}, **more}
+        server.create("schedulingqueues.podwright.dev", name, spec=spec)
+    server.create("schedulerpolicies.podwright.dev", "eye", spec=policy()["spec"])
+    server.node("a")
+    async with running(server, shadow_only=True) as runtime:
+        engine = runtime.engine
+        await until(lambda: any(OTHER in name for name in runtime.watches.names))
+        await until(lambda: queues_of(engine.cache).get("team") is not None)
+        for name, queue in (("first", "team"), ("second", "team"), ("third", "left")):
+            in_queue(server, name, queue)
+            await until(lambda: len(engine.shadow.pods) == 1)
+            bind(server.sandbox.cluster, "default", name, {"target": {"name": "a"}})
+            await until(lambda: not engine.shadow.pods)
+        tally = engine.shadow.tallies.of("eye")
+        await until(lambda: tally.outcomes == {ComparisonOutcome.AGREED: 1, ComparisonOutcome.UNPLACED: 2})
+        assert "team holds 1 of 1 cpu" in str([*tally.disagreements])
+        await until(lambda: engine.shadow.worlds.of(tally).counts.waiting == 2)
+        engine.gathering.begin()
+        await until(lambda: writes(server))
     assert {path for _, path in writes(server)} == {POLICY_STATUS}
 
 

@@ -7,7 +7,7 @@ from podwright.core.framework.features import Features
 from podwright.core.objects.pod import QUEUE_ANNOTATION, parse_pod
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API
 from podwright.core.plugins import PLUGINS
-from podwright.core.queues.queues import QUEUE_LABEL
+from podwright.core.queues.queues import QUEUE_LABEL, USER_LABEL
 from podwright.simulator.evaluations.cases import run_case
 from podwright.simulator.evaluations.dump import evaluate_pod
 from podwright.simulator.hypotheses.hypothesis import Hypothesis, HypothesisError
@@ -42,13 +42,21 @@ def messages(result):
 # What is held
 
 
-@pytest.mark.parametrize("gather_after", ["5m", "0s"])
-def test_room_for_a_gang_that_has_waited_for_long_is_held(gather_after):
+@pytest.mark.parametrize(
+    ("said", "of_all", "held"),
+    [
+        pytest.param({"gatherAfter": "5m"}, 0.0, True, id="its queue says when"),
+        pytest.param({"gatherAfter": "0s"}, 300.0, False, id="its queue says never"),
+        pytest.param({}, 300.0, True, id="the option says when"),
+        pytest.param({}, 0.0, False, id="nobody says when"),
+    ],
+)
+def test_room_for_a_gang_that_has_waited_for_long_is_held(said, of_all, held):
     group = {"metadata": {"name": "g", "namespace": "default", "uid": "g"}, "spec": {"minMember": 2}}
     old = {"creationTimestamp": "2023-11-14T22:00:00Z"}
     labels = {QUEUE_LABEL: "large", GROUP_LABEL: "g"}
     gang = [pod(f"g{i}", cpu="4", labels=labels, metadata=old) for i in range(2)]
-    large = queue("large", resources={"cpu": {"guarantee": "8"}}, gatherAfter=gather_after)
+    large = queue("large", resources={"cpu": {"guarantee": "8"}}, **said)
     small = queue("small", resources={"cpu": {}}, reclaimMinRuntime="24h")
     runs = of("runs", "small", on="a", cpu="4", status={"startTime": "2023-11-14T22:00:00Z"})
     cluster = loaded(
@@ -60,9 +68,10 @@ def test_room_for_a_gang_that_has_waited_for_long_is_held(gather_after):
         *gang,
         runs,
         of("new", "small"),
+        gather_after=of_all,
     )
     before = copy_of(cluster)
-    assert placed(simulate(cluster, Hypothesis())) == ([] if gather_after == "5m" else ["new"])
+    assert placed(simulate(cluster, Hypothesis())) == ([] if held else ["new"])
     assert copy_of(cluster) == before
     assert len(cluster.cache.reservations) == 0
     assert placed(simulate(cluster, Hypothesis(drain=["b"]))) == []
@@ -180,6 +189,20 @@ def test_a_raised_limit_lets_more_pods_start():
     assert len(simulate(cluster, Hypothesis(objects=[limited(limit="2")])).landed) == 2
 
 
+def test_each_field_of_a_queue_with_one_value_may_be_tried():
+    resources = {"cpu": {"guarantee": "1"}}
+    waiting = [pod(f"p{i}", labels={QUEUE_LABEL: "ml", USER_LABEL: "ann"}) for i in range(3)]
+    cluster = loaded(node("a"), queue("ml", resources=resources, userLimits={"cpu": "2"}), *waiting)
+    for texts, landed in (
+        ([], 2),
+        (["queue/ml/userLimits/cpu="], 3),
+        (["queue/ml/userLimits/cpu=3"], 3),
+        (["queue/ml/nonPreemptiblePriority=0"], 1),
+        (["queue/ml/maxRuntime=1h", "queue/ml/gatherAfter=5m", "queue/ml/usageHalfLife=24h"], 2),
+    ):
+        assert len(simulate(cluster, Hypothesis(set_fields=texts)).landed) == landed, texts
+
+
 def test_a_queue_below_its_share_goes_first():
     """Otherwise the older pod would take the room, and the other one would have to evict it."""
     made = {
@@ -256,6 +279,15 @@ def test_the_pods_of_a_drained_queue_are_evicted_within_budgets_and_wait_in_it()
     assert (result.before.pods, result.after.pods) == (6, 4)
     assert copy_of(cluster) == before
     assert simulate(cluster, Hypothesis(set_fields=["queue/top/state=Hold"])).gone == []
+
+
+def test_pods_of_other_schedulers_are_not_evicted_for_those_of_queues():
+    theirs = of("theirs", "b", on="a", cpu="2", spec={"schedulerName": "other"})
+    pods = theirs, of("ours", "b", on="a", cpu="2"), of("new", "a", cpu="2"), of("second", "a", cpu="2")
+    guaranteed = queue("a", resources={"cpu": {"guarantee": "4"}})
+    result = simulate(loaded(node("a", cpu="4"), guaranteed, queue("b"), *pods), Hypothesis())
+    pending = {each.pod: each.cause for each in result.pending}
+    assert pending == {"default/ours": "preempted", "default/second": "pending"}
 
 
 def test_queues_are_drained_once_before_each_node_is_tried():

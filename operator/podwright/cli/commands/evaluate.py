@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,17 @@ from rich.table import Table
 from podwright.cli.flags.cluster import load_options
 from podwright.cli.flags.common import file_to_read, together
 from podwright.cli.flags.policies import emulated_version, feature_gates, policy_flags
-from podwright.cli.printable import color_system, plain, printable_texts, write
+from podwright.cli.printable import color_system, plain, printable_texts, write, write_answers
 from podwright.cli.reports.pod import report
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.registry import RegistryError
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.options.values import (
     MINOR,
     OptionsError,
     parse_feature_gates,
 )
-from podwright.simulator.evaluations.cases import Case, CaseError, read_cases, run_case
+from podwright.simulator.evaluations.cases import CaseError, answered, run_case
 from podwright.simulator.evaluations.comparison import differences
 from podwright.simulator.evaluations.dump import dump_kinds, evaluate_pod
 from podwright.simulator.loaded import LoadOptions
@@ -104,36 +106,13 @@ def evaluate(
         elif check:
             sys.exit(0 if _check(files or ("-",), features) else 1)
         else:
-            sys.exit(0 if _answer_all(files or ("-",), features) else 1)
+            answers = answered(files or ("-",), partial(run_case, features=features))
+            sys.exit(0 if write_answers(answer for _, answer in answers) else 1)
     except (CaseError, OptionsError, RegistryError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _read_all(files: Iterable[str]) -> Iterable[Case | CaseError]:
-    for path in files:
-        yield from read_cases(path)
-
-
-def _answer_all(files: Iterable[str], features: Features) -> bool:
-    """Prints one line for each case, with an `error` if it cannot be run. Returns whether all could be run."""
-    succeeded = True
-    for case in _read_all(files):
-        answer = _answer_of(case, features)
-        succeeded = succeeded and "error" not in answer
-        sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
-    return succeeded
-
-
-def _answer_of(case: Case | CaseError, features: Features) -> dict[str, Any]:
-    try:
-        if isinstance(case, CaseError):
-            raise case
-        return run_case(case, features)
-    except CaseError as error:
-        return {"id": error.id, "error": str(error)}
-
-
-@dataclass
+@dataclass(slots=True)
 class _Group:
     """The result of comparing a group of cases, with its first differences."""
 
@@ -144,10 +123,8 @@ class _Group:
 
 def _check(files: Iterable[str], features: Features) -> bool:
     groups: dict[str, _Group] = {}
-    for case in _read_all(files):
-        answer = _answer_of(case, features)
+    for expected, answer in answered(files, partial(run_case, features=features)):
         name = answer["id"]
-        expected: Case = {} if isinstance(case, CaseError) else case
         group = groups.setdefault(str(expected.get("group") or name.partition("/")[0]), _Group())
         group.cases += 1
         difference = answer.get("error") or next(differences(answer, expected), None)

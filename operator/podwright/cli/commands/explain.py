@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import click
 
-from podwright.cli.flags.cluster import defined_signals, load_options, namespace_in, with_cluster
+from podwright.cli.flags.cluster import connection_of, load_options, namespace_in, with_cluster
 from podwright.cli.flags.common import output_format
 from podwright.cli.flags.operator import with_operator
 from podwright.cli.printable import printable_texts, write
-from podwright.cli.reports.explanation import ExplanationReport
+from podwright.cli.reports.console import show
+from podwright.cli.reports.explanation import report
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.kube.kinds import KUEUE_WORKLOAD
@@ -80,10 +81,6 @@ def explain(
     target: str,
     *,
     files: tuple[str, ...],
-    kubeconfig: str | None,
-    context: str | None,
-    as_user: str,
-    as_groups: tuple[str, ...],
     namespace: str | None,
     output: str,
     operator: str | None,
@@ -103,17 +100,9 @@ def explain(
     writes nothing to it. Each change that is shown has been tried on a copy of the cluster's state: the scheduler would
     place the pod.
     """
-    connection = LiveConnection(
-        kubeconfig=kubeconfig,
-        context=context,
-        as_user=as_user,
-        as_groups=as_groups,
-        messages=True,
-        operator_namespace=values["operator_namespace"],
-        signals=defined_signals(values["signals"]),
-    )
+    connection = connection_of(values, messages=True)
     try:
-        own = namespace_in(namespace, files, kubeconfig, context)
+        own = namespace_in(namespace, files, connection.kubeconfig, connection.context)
         found: Explanation | WorkloadExplanation
         if all_namespaces or selector:
             if kind_of(target) != "Pod":
@@ -178,4 +167,4 @@ def _show(found: Explanation | WorkloadExplanation, output: str) -> None:
     if output in ("json", "yaml"):
         write(as_object(found), output)
     else:
-        ExplanationReport(wide=output == "wide").show(printable_texts(found))
+        show(report(printable_texts(found), wide=output == "wide"))

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
-import orjson
-from rich.console import RenderableType
 
 from podwright.cli.flags.cluster import with_source
 from podwright.cli.flags.common import output_format
-from podwright.cli.printable import color_system, printable_texts, write
+from podwright.cli.printable import printable_texts, write, write_answers
+from podwright.cli.reports.console import show
 from podwright.cli.reports.queues import queue_resources, queue_table, usage_table
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.kinds import QUEUE, QUEUE_VIEW, Resource
 from podwright.kube.queues.kinds import QUEUE_KINDS
-from podwright.simulator.evaluations.cases import CaseError, read_cases
+from podwright.simulator.evaluations.cases import answered
 from podwright.simulator.evaluations.queue_shares import answer
 from podwright.simulator.live import LiveConnection
 from podwright.simulator.queue_objects import queue_kind_of
@@ -28,9 +26,6 @@ from podwright.simulator.snapshot import SnapshotError, read_snapshot
 
 if TYPE_CHECKING:
     from podwright.kube.client.api_client import ApiReader
-
-_WIDE: Final = 10_000
-"""Columns in a pipe."""
 
 
 @click.command()
@@ -83,7 +78,7 @@ def queues(
     invalid one, with which the exit status is 1.
     """
     if shares:
-        sys.exit(_answer(shares))
+        sys.exit(0 if write_answers(each for _, each in answered(shares, answer)) else 1)
     try:
         rows = _rows(files, LiveConnection(**values), namespace)
     except (SnapshotError, ConfigError, ClusterError, OSError) as error:
@@ -94,7 +89,8 @@ def queues(
         click.echo("There are no queues.")
     else:
         shown = resources or queue_resources(rows)
-        _show(usage_table(printable_texts(rows), shown[0]) if usage else queue_table(printable_texts(rows), shown))
+        found = printable_texts(rows)
+        show([usage_table(found, shown[0]) if usage else queue_table(found, shown)])
 
 
 def _rows(files: Sequence[str], connection: LiveConnection, namespace: str | None) -> Sequence[QueueRow]:
@@ -127,30 +123,3 @@ def _listed(reader: ApiReader, resource: Resource, namespace: str | None = None)
         if status_of(error) == 403:
             click.echo(problem, err=True)
         return []
-
-
-def _show(table: RenderableType) -> None:
-    from rich.console import Console  # noqa: PLC0415 -- commands without tables start faster
-
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
-    console = Console(width=width, color_system=color_system(), highlight=False, emoji=False, markup=False)
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
-        click.echo(line.rstrip())
-
-
-def _answer(files: Sequence[str]) -> bool:
-    """Prints the answers to the cases. Returns whether one is invalid."""
-    failed = False
-    for path in files:
-        for case in read_cases(path):
-            try:
-                if isinstance(case, CaseError):
-                    raise case
-                line = answer(case)
-            except CaseError as error:
-                failed = True
-                line = {"id": error.id, "error": str(error)}
-            sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
-    return failed

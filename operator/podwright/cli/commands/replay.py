@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from podwright.cli.flags.cluster import load_options, with_policies
+from podwright.cli.flags.cluster import load_options, with_gathering, with_policies
 from podwright.cli.flags.common import file_to_read, output_format
 from podwright.cli.printable import color_system, echo, plain, write
 from podwright.core.framework.errors import PluginError
@@ -113,6 +113,7 @@ MOST_GANGS: Final = 10
     help="Write scorecard.md, scorecard.json and the plots there.",
 )
 @output_format("table", "json", "yaml")
+@with_gathering
 @with_policies
 def replay(
     *,

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from podwright.api.scheduler_policy import KIND
-from podwright.cli.flags.cluster import cluster_of, namespace_in, with_cluster, with_picture
+from podwright.cli.flags.cluster import cluster_of, namespace_in, with_cluster, with_gathering, with_picture
 from podwright.cli.flags.common import file_to_read, files_to_read, output_format, repeated
 from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.simulation import each_node_report, report
@@ -100,6 +100,7 @@ _NO_CHANGE: Final = Hypothesis(
     metavar="N",
     help="With --serve: how long one request may take.",
 )
+@with_gathering
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides among nodes with equal scores.")
 @with_picture("Draw the nodes of the cluster before and after, as SVG.")
 @output_format("table", "wide", "json", "yaml", about="The output format. `wide` also lists each node that changes.")

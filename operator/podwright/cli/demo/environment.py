@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,10 +24,11 @@ from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.cli.demo.api import Api, DemoError, NotInTimeError, collection, demo_errors, wait_until
 from podwright.cli.demo.objects import MANAGED_BY, Json, Names
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import ApiError, ConfigError
 from podwright.kube.client.http import Http
-from podwright.kube.kinds import CRD, NODE, POD, POLICY
+from podwright.kube.kinds import CRD, POD, POLICY
 from podwright.sandbox import Sandbox
 from podwright.testing.processes import Process, ProcessError, free_port
 
@@ -237,8 +237,3 @@ async def _installed(api: Api) -> tuple[str, str] | None:
 
 def _namespace(names: Names) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.namespace, "labels": MANAGED_BY}}
-
-
-async def cluster_objects(api: Api) -> tuple[list[Json], list[Json]]:
-    """All nodes and all pods."""
-    return await api.list(NODE), await api.list(POD)

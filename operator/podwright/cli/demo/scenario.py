@@ -16,7 +16,7 @@ from podwright.api.policy_status import ACCEPTED, ACTIVE
 from podwright.cli.demo import checks
 from podwright.cli.demo.api import DemoError, NotInTimeError, demo_errors, wait_until
 from podwright.cli.demo.display import Display
-from podwright.cli.demo.environment import DemoEnvironment, cluster_objects
+from podwright.cli.demo.environment import DemoEnvironment
 from podwright.cli.demo.objects import (
     BATCH,
     COUNTS,
@@ -36,7 +36,7 @@ from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.objects.volumes import ZONE
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.kube.kinds import EVENT, POD, POLICY, WATCHED
+from podwright.kube.kinds import EVENT, NODE, POD, POLICY, WATCHED
 
 BEFORE: Final = "MostAllocated"
 AFTER: Final = "LeastAllocated"
@@ -142,7 +142,7 @@ class Scenario:
         name = self._names.batch_policy
         self._display.step(f"Policy {name} is edited while the operator runs")
         diff = ["  strategy:", f"-   type: {BEFORE}", f"+   type: {AFTER}"]
-        self._state.show_edit(f"kubectl edit schedulerpolicy {name}", diff)
+        self._state.edit_title, self._state.edit = f"kubectl edit schedulerpolicy {name}", diff
         self._display.update()
         changed = await self._api.merge(POLICY, name, {"spec": {"strategy": {"type": AFTER}}})
         generation = changed["metadata"]["generation"]
@@ -196,7 +196,7 @@ class Scenario:
         return pods
 
     async def _refresh_cluster(self) -> None:
-        nodes, pods = await cluster_objects(self._api)
+        nodes, pods = await self._api.list(NODE), await self._api.list(POD)
         self._state.set_cluster(nodes, pods, self._names.namespace)
         self._display.update()
 

@@ -7,11 +7,12 @@ results.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.resources import CPU
@@ -86,10 +87,6 @@ class DemoState:
         """Adds a pod of the demo, before it is created."""
         self.pods[name] = pod = DemoPod(name, group)
         return pod
-
-    def show_edit(self, title: str, diff: list[str]) -> None:
-        """Sets the edit of a policy that displays show."""
-        self.edit_title, self.edit = title, diff
 
     def group(self, group: str) -> list[DemoPod]:
         """The demo's pods of a group, in order of creation."""

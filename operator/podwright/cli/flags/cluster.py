@@ -23,6 +23,7 @@ from podwright.kube.client.credentials.credentials import namespace_of
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.log_format import one_line
 from podwright.kube.options.values import (
+    DURATION,
     MINOR,
     SCHEDULER_NAMES,
     SIGNALS,
@@ -67,6 +68,14 @@ with_cluster = together(*_SOURCE, *_POLICIES)
 """Adds the argument FILES and all these flags to a command. Pass their values to `cluster_of`."""
 with_policies = together(*_POLICIES)
 """Adds the flags about policies alone. Pass their values to `load_options`."""
+with_gathering = click.option(
+    "--gather-after",
+    default="0s",
+    show_default=True,
+    metavar=DURATION.placeholder,
+    help="When room is held for pod groups of queues whose gatherAfter says nothing, as with `podwright run`.",
+)
+"""Adds a flag to a command that has the flags about policies."""
 
 
 def with_picture(what: str) -> Flag:
@@ -103,17 +112,8 @@ def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[
     """The clusters that are made of the snapshot that the flags name, as `cluster_of`. The problems are those of the
     last one.
     """
-    names = ("files", "kubeconfig", "context", "as_user", "as_groups")
-    files, kubeconfig, context, as_user, as_groups = (values.pop(name) for name in names)
+    files, connection = values.pop("files"), connection_of(values)
     try:
-        connection = LiveConnection(
-            kubeconfig=kubeconfig,
-            context=context,
-            as_user=as_user,
-            as_groups=as_groups,
-            operator_namespace=values["operator_namespace"],
-            signals=defined_signals(values["signals"]),
-        )
         snapshot = read_snapshot(files) if files else snapshot_of(connection)
         options = load_options(values, snapshot)
         clusters = [load(variant, options) for variant in variants(snapshot)]
@@ -121,6 +121,16 @@ def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[
         raise click.ClickException(str(error)) from error
     _report(clusters[-1])
     return clusters
+
+
+def connection_of(values: dict[str, Any], *, messages: bool = False) -> LiveConnection:
+    """Takes the values of the flags about the API server out of `values`. Raises ClickException."""
+    return LiveConnection(
+        **{name: values.pop(name) for name in ("kubeconfig", "context", "as_user", "as_groups")},
+        messages=messages,
+        operator_namespace=values["operator_namespace"],
+        signals=defined_signals(values["signals"]),
+    )
 
 
 def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> LoadOptions:
@@ -151,6 +161,7 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
                 signals=defined_signals(own["signals"]),
                 namespace=own["operator_namespace"],
             ),
+            gather_after=DURATION.parse(values.pop("gather_after", "0s")),
         )
     except (OptionsError, RegistryError, OSError) as error:
         raise click.ClickException(str(error)) from error

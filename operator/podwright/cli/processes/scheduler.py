@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from podwright.cli.processes.running import LeadershipLostError
 from podwright.extender.clients import clients_of
-from podwright.kube.deadline import wait_at_most
+from podwright.kube.deadline import first_of, wait_at_most
 from podwright.kube.options.options import Options
 from podwright.kube.runtime import Runtime
 from podwright.kube.signals import catch_signals
@@ -53,7 +53,7 @@ async def run(options: Options, build: Callable[[], Runtime] | None = None, hand
     catch_signals(stop)
     runtime = Runtime(options, clients_of(options)) if build is None else build()
     starting = asyncio.create_task(runtime.start(), name="podwright start")
-    stopping = asyncio.create_task(_first_of(stop, runtime.leadership.lost), name="podwright stop")
+    stopping = asyncio.create_task(first_of(stop, runtime.leadership.lost), name="podwright stop")
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
@@ -72,15 +72,6 @@ async def run(options: Options, build: Callable[[], Runtime] | None = None, hand
     finally:
         stopping.cancel()
         await runtime.stop()
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    waiting = [asyncio.create_task(event.wait(), name="podwright wait") for event in events]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
 
 
 async def wait_for_kopf(kopf: asyncio.Task[None], older: Collection[asyncio.Task[Any]]) -> None:

@@ -1,22 +1,16 @@
-"""The report of `podwright explain` for people: why the pod waits, which plugins rejected nodes, and what would help.
-Colours are used only on a terminal. In a pipe, no line is broken.
-"""
+"""The report of `podwright explain` for people: why the pod waits, which plugins rejected nodes, and what would help."""
 
 from __future__ import annotations
 
-import shutil
-import sys
-from collections.abc import Iterable, Sequence
-from io import StringIO
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from podwright.cli.printable import color_system
+from podwright.cli.reports.console import open_table
 from podwright.cli.reports.queues import queue_resources, queue_table
 from podwright.core.objects.wording import counted
 from podwright.simulator.explain.results import (
@@ -32,116 +26,90 @@ from podwright.simulator.explain.results import (
     WorkloadExplanation,
 )
 
-_WIDE: Final = 10_000
-"""Columns in a pipe."""
 _NODES_SHOWN: Final = 5
 _CAUSES_SHOWN: Final = 4
 _GOOD: Final = frozenset((PodState.PLACED, PodState.FITS, PodState.FINISHED))
 
 
-class ExplanationReport:
-    """Prints explanations. `wide`: with the nearest nodes, the events, all scores and the message of the scheduler's
-    event.
+def report(found: Explanation | WorkloadExplanation, *, wide: bool) -> Iterator[RenderableType]:
+    """The parts of the report. `wide`: with the nearest nodes, the events, all scores and the message of the
+    scheduler's event.
     """
+    return _workload(found, wide=wide) if isinstance(found, WorkloadExplanation) else _pod(found, wide=wide)
 
-    def __init__(self, *, wide: bool) -> None:
-        self._wide = wide
-        terminal = sys.stdout.isatty()
-        width = shutil.get_terminal_size().columns if terminal else _WIDE
-        self._console = Console(
-            file=StringIO(),
-            force_terminal=terminal,
-            color_system=color_system(),
-            width=width,
-            highlight=False,
-            emoji=False,
-            markup=False,
-        )
 
-    def show(self, found: Explanation | WorkloadExplanation) -> None:
-        with self._console.capture() as captured:
-            if isinstance(found, WorkloadExplanation):
-                self._workload(found)
-            else:
-                self._pod(found)
-        for line in captured.get().splitlines():
-            click.echo(line.rstrip())
+# Workloads
 
-    # Workloads
 
-    def _workload(self, found: WorkloadExplanation) -> None:
-        self._console.print(Text.assemble((f"{found.kind.lower()} {found.name}", "bold")))
-        lines = [("pods", f"{found.pods}: {found.placed} placed, {found.waiting} waiting")]
-        if found.nodes:
-            shown = [f"{count} on {node}" for node, count in list(found.nodes.items())[:_NODES_SHOWN]]
-            more = len(found.nodes) - len(shown)
-            lines.append(("nodes", ", ".join(shown) + (f" and {counted(more, 'more node')}" if more > 0 else "")))
-        lines += [("why", f"{_pods_of(each)}: {each.text}") for each in found.causes]
-        lines += [("note", note) for note in found.notes]
-        self._console.print(_fields(lines))
-        if found.queue:
-            self._console.print()
-            self._console.print(queue_table(found.queue, queue_resources(found.queue)))
-        if found.first is not None:
-            self._console.print()
-            self._pod(found.first)
+def _workload(found: WorkloadExplanation, *, wide: bool) -> Iterator[RenderableType]:
+    yield Text.assemble((f"{found.kind.lower()} {found.name}", "bold"))
+    lines = [("pods", f"{found.pods}: {found.placed} placed, {found.waiting} waiting")]
+    if found.nodes:
+        shown = [f"{count} on {node}" for node, count in list(found.nodes.items())[:_NODES_SHOWN]]
+        more = len(found.nodes) - len(shown)
+        lines.append(("nodes", ", ".join(shown) + (f" and {counted(more, 'more node')}" if more > 0 else "")))
+    lines += [("why", f"{_pods_of(each)}: {each.text}") for each in found.causes]
+    lines += [("note", note) for note in found.notes]
+    yield _fields(lines)
+    if found.queue:
+        yield ""
+        yield queue_table(found.queue, queue_resources(found.queue))
+    if found.first is not None:
+        yield ""
+        yield from _pod(found.first, wide=wide)
 
-    # Pods
 
-    def _pod(self, found: Explanation) -> None:
-        self._console.print(
-            Text.assemble(
-                (f"{found.kind.lower()} {found.name}", "bold"), "  ", (found.state.value, _colour(found.state))
-            )
-        )
-        self._console.print(_fields(self._facts(found)))
-        parts: list[RenderableType] = []
-        if found.scores is not None and found.scores.plugins:
-            parts.append(_score_table(found.scores, wide=self._wide))
-        if found.rejections:
-            parts.append(_rejection_table(found))
-        if self._wide and found.nearest:
-            parts.append(_nearest_table(found))
-        if found.changes:
-            parts.append(_change_table(found.changes))
-        for part in parts:
-            self._console.print()
-            self._console.print(part)
+# Pods
 
-    def _facts(self, found: Explanation) -> Iterable[tuple[str, str]]:
-        for index, cause in enumerate(found.causes[: None if self._wide else _CAUSES_SHOWN]):
-            yield "also" if index else "why", cause.text
-        if found.node:
-            yield "node", found.node
-        if found.policy is not None:
-            yield "policy", _policy(found.policy)
-        if found.nodes and (found.rejections or found.feasible):
-            yield "nodes", f"{found.feasible:,} of {found.nodes:,} are feasible"
-        if found.preemption is not None and (found.preemption.node or self._wide):
-            yield "preemption", _preemption(found.preemption)
-        if found.queue is not None:
-            yield "queue", _queue(found.queue)
-        for decision in found.decisions:
-            yield "decided", _decision(decision)
-        if found.start is not None:
-            yield "could start", found.start.text
-        if found.events and found.state not in _GOOD:
-            shown = found.events if self._wide else found.events[:_NODES_SHOWN]
-            yield "retried when", ", or ".join(shown) + (", …" if len(shown) < len(found.events) else "")
-        if self._wide and found.message:
-            yield "message", found.message
-        for note in found.notes:
-            yield "note", note
+
+def _pod(found: Explanation, *, wide: bool) -> Iterator[RenderableType]:
+    colour = "green" if found.state in _GOOD else "yellow"
+    yield Text.assemble((f"{found.kind.lower()} {found.name}", "bold"), "  ", (found.state.value, colour))
+    yield _fields(_facts(found, wide=wide))
+    if found.scores is not None and found.scores.plugins:
+        yield ""
+        yield _score_table(found.scores, wide=wide)
+    if found.rejections:
+        yield ""
+        yield _rejection_table(found)
+    if wide and found.nearest:
+        yield ""
+        yield _nearest_table(found)
+    if found.changes:
+        yield ""
+        yield _change_table(found.changes)
+
+
+def _facts(found: Explanation, *, wide: bool) -> Iterable[tuple[str, str]]:
+    for index, cause in enumerate(found.causes[: None if wide else _CAUSES_SHOWN]):
+        yield "also" if index else "why", cause.text
+    if found.node:
+        yield "node", found.node
+    if found.policy is not None:
+        yield "policy", _policy(found.policy)
+    if found.nodes and (found.rejections or found.feasible):
+        yield "nodes", f"{found.feasible:,} of {found.nodes:,} are feasible"
+    if found.preemption is not None and (found.preemption.node or wide):
+        yield "preemption", _preemption(found.preemption)
+    if found.queue is not None:
+        yield "queue", _queue(found.queue)
+    for decision in found.decisions:
+        yield "decided", _decision(decision)
+    if found.start is not None:
+        yield "could start", found.start.text
+    if found.events and found.state not in _GOOD:
+        shown = found.events if wide else found.events[:_NODES_SHOWN]
+        yield "retried when", ", or ".join(shown) + (", …" if len(shown) < len(found.events) else "")
+    if wide and found.message:
+        yield "message", found.message
+    for note in found.notes:
+        yield "note", note
 
 
 def _pods_of(cause: SharedCause) -> str:
     if cause.examples:
         return f"{counted(cause.pods, 'pod')} ({', '.join(cause.examples)})"
     return f"{counted(cause.pods, 'pod')} more" if cause.pods else "further pods"
-
-
-def _colour(state: PodState) -> str:
-    return "green" if state in _GOOD else "yellow"
 
 
 def _policy(policy: PolicyRef) -> str:
@@ -157,15 +125,8 @@ def _fields(pairs: Iterable[tuple[str, str]]) -> RenderableType:
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def _rejection_table(found: Explanation) -> RenderableType:
-    table = _table("REJECTED BY", "REASON", "NODES", "NEAREST")
+    table = open_table("REJECTED BY", "REASON", "NODES", "NEAREST")
     table.columns[2].justify = "right"
     for each in found.rejections:
         table.add_row(each.plugin, Text(each.reason), f"{each.nodes:,}", ", ".join(each.examples))
@@ -173,7 +134,7 @@ def _rejection_table(found: Explanation) -> RenderableType:
 
 
 def _nearest_table(found: Explanation) -> RenderableType:
-    table = _table("NEAREST NODE", "WHAT IS IN THE WAY")
+    table = open_table("NEAREST NODE", "WHAT IS IN THE WAY")
     for miss in found.nearest:
         texts = [f"{each.plugin}: {each.detail or each.reason}" for each in miss.problems]
         table.add_row(miss.node, Text("; ".join(texts)))
@@ -181,7 +142,7 @@ def _nearest_table(found: Explanation) -> RenderableType:
 
 
 def _change_table(changes: Sequence[Change]) -> RenderableType:
-    table = _table("CHANGE OF", "WHAT WOULD HELP", "THEN ON")
+    table = open_table("CHANGE OF", "WHAT WOULD HELP", "THEN ON")
     for change in changes:
         after = f"{change.node}, after preemption" if change.after_preemption else change.node
         table.add_row(change.of, Text(change.text, style="green"), after)
@@ -189,7 +150,7 @@ def _change_table(changes: Sequence[Change]) -> RenderableType:
 
 
 def _score_table(scores: Scores, *, wide: bool) -> RenderableType:
-    table = _table("SCORE OF", "WEIGHT", scores.node, scores.runner_up, "DIFFERENCE")
+    table = open_table("SCORE OF", "WEIGHT", scores.node, scores.runner_up, "DIFFERENCE")
     for column in table.columns[1:]:
         column.justify = "right"
     for each in scores.plugins:

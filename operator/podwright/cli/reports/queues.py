@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from podwright.cli.reports.console import open_table
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from podwright.core.objects.wording import counted, readable
+from podwright.core.queues.flavors import parts_of
 from podwright.simulator.queue_rows import QueueAmounts, QueueRow, QueueUsage
 
 _COLUMNS: Final = ("GUARANTEE", "LIMIT", "SHARE", "ALLOCATED", "BORROWED", "PENDING")
@@ -22,12 +23,14 @@ WAITING_SHOWN: Final = 10
 
 
 def queue_resources(rows: Sequence[QueueRow]) -> Sequence[str]:
-    """The resource to show: the extended one that most queues name, else CPU, else the one that most queues name."""
+    """The resource to show: the extended one that most queues name, else CPU, else the one that most queues name.
+    One in a flavor counts for the resource.
+    """
     named: Counter[str] = Counter()
     used: Counter[str] = Counter()
     for row in rows:
-        used.update(each.resource for each in row.resources)
-        named.update(each.resource for each in row.resources if each.guarantee or each.limit is not None)
+        used.update({parts_of(each.resource)[0] for each in row.resources})
+        named.update({parts_of(each.resource)[0] for each in row.resources if each.guarantee or each.limit is not None})
     for counts in (named, used):
         extended = Counter({name: count for name, count in counts.items() if "/" in name})
         first = sorted((extended or counts).items(), key=lambda pair: (pair[0] != CPU, -pair[1], pair[0]))
@@ -38,7 +41,7 @@ def queue_resources(rows: Sequence[QueueRow]) -> Sequence[str]:
 
 def queue_table(rows: Sequence[QueueRow], resources: Sequence[str]) -> RenderableType:
     """The tree, with a row for each queue and resource; then what keeps pods and queues from going on."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = open_table()
     several = len(resources) > 1
     for column in ("QUEUE", "STATE", *(("RESOURCE",) if several else ()), *_COLUMNS, "PODS"):
         right = column not in ("QUEUE", "STATE", "RESOURCE")
@@ -57,7 +60,7 @@ def queue_table(rows: Sequence[QueueRow], resources: Sequence[str]) -> Renderabl
 
 def usage_table(rows: Sequence[QueueRow], resource: str) -> RenderableType:
     """The tree with what queues and their users have used of a resource; with users, the largest first."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = open_table()
     for column in ("QUEUE", "USER", "HOURS", "PART", "AVERAGE", "NOW", "SINCE"):
         table.add_column(column, justify="left" if column in ("QUEUE", "USER", "SINCE") else "right", no_wrap=True)
     total = sum(_hours(row, resource) for row in rows if not row.depth)
@@ -65,7 +68,7 @@ def usage_table(rows: Sequence[QueueRow], resource: str) -> RenderableType:
         name = Text.assemble((branch, "dim"), (row.name, "bold" if not row.depth else ""))
         usage, hours = row.usage or QueueUsage(), _hours(row, resource)
         average = _number(resource, usage.average.get(resource, 0.0))
-        now = Text(readable(resource, row.of(resource).allocated)) if row.of(resource).allocated else _NONE
+        now = Text(_readable(resource, row.of(resource).allocated)) if row.of(resource).allocated else _NONE
         since = Text(usage.since[:10], style="dim")
         table.add_row(name, Text(), _number(resource, hours), _part(hours, total), average, now, since)
         for user, used in usage.users.items():
@@ -86,7 +89,11 @@ def _hours(row: QueueRow, resource: str) -> float:
 def _number(resource: str, amount: float) -> Text:
     if amount < 0.05:
         return _NONE
-    return Text(readable(resource, round(amount)) if resource in _IN_BYTES else f"{amount:,.1f}")
+    return Text(_readable(resource, round(amount)) if parts_of(resource)[0] in _IN_BYTES else f"{amount:,.1f}")
+
+
+def _readable(resource: str, amount: int) -> str:
+    return readable(parts_of(resource)[0], amount)
 
 
 def _part(amount: float, total: float) -> Text:
@@ -124,12 +131,12 @@ def _cells(amounts: QueueAmounts) -> Iterator[Text]:
     """
 
     def cell(amount: int, style: str = "") -> Text:
-        return Text(readable(amounts.resource, amount), style=style) if amount else _NONE
+        return Text(_readable(amounts.resource, amount), style=style) if amount else _NONE
 
     above = amounts.share is not None and amounts.allocated > max(amounts.share, amounts.guarantee)
     starved = bool(amounts.pending) and amounts.allocated < (amounts.share or 0)
     yield cell(amounts.guarantee)
-    yield _NONE if amounts.limit is None else Text(readable(amounts.resource, amounts.limit))
+    yield _NONE if amounts.limit is None else Text(_readable(amounts.resource, amounts.limit))
     yield cell(amounts.share or 0)
     yield cell(amounts.allocated, "yellow" if above else "green")
     yield cell(amounts.borrowed)

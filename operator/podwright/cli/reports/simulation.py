@@ -58,7 +58,9 @@ def _landed(result: SimulationResult, most: int | None) -> Iterator[str]:
         return
     yield click.style(f"{counted(len(result.landed), 'pod')} would get a node", bold=True)
     rows = [("POD", "NODE", "BECAUSE", "POLICY")]
-    rows += [(each.pod, each.node, _because(each.cause, each.came_from), each.policy) for each in result.landed[:most]]
+    for each in result.landed[:most]:
+        because = f"{each.cause} from {each.came_from}" if each.came_from else each.cause
+        rows.append((each.pod, each.node, because, each.policy))
     yield from _table(rows)
     if most is not None and len(result.landed) > most:
         by_node = Counter(each.node for each in result.landed)
@@ -79,10 +81,6 @@ def _pending(pending: Sequence[Unplaced], most: int | None) -> Iterator[str]:
         more = f" and {len(pods) - 3:,} more" if most is not None and len(pods) > 3 else ""
         lines.append(f"  {names}{more}: {message}{f' [{plugins}]' if plugins else ''}")
     yield from _cut(lines, most)
-
-
-def _because(cause: str, came_from: str) -> str:
-    return f"{cause} from {came_from}" if came_from else cause
 
 
 def _usage(before: Totals, after: Totals) -> Iterator[str]:

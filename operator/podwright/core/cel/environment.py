@@ -10,7 +10,6 @@ An Environment and its programs are immutable and may be shared. See docs/cel.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +26,7 @@ from podwright.core.cel.checking.declarations import (
 )
 from podwright.core.cel.checking.tree import TreeNode
 from podwright.core.cel.checking.validation import validate
-from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue, fault
+from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue, StopError, fault
 from podwright.core.cel.evaluation.attributes import Step
 from podwright.core.cel.evaluation.calls import Functions
 from podwright.core.cel.evaluation.compiler import Compiler
@@ -45,6 +44,7 @@ from podwright.core.cel.library import (
 )
 from podwright.core.cel.types import Type
 from podwright.core.cel.values import Function
+from podwright.core.objects.dataclass import dataclass
 
 if TYPE_CHECKING:
     from podwright.core.cel.checking.checker import Checker
@@ -113,16 +113,21 @@ class Program:
         """The value and its cost. Raises as `evaluate` does."""
         frame = Frame(variables, self._slots, limit, interrupted)
         try:
-            value = self._step(frame)
+            try:
+                value = self._step(frame)
+            except EvaluationError:
+                frame.check()
+                raise
+            if frame.cost > limit:
+                frame.check()
+        except EvaluationError:
+            raise
+        except StopError as stop:
+            raise stop.error from None
         except RecursionError:
             raise CostLimitError("operation cancelled: the expression is nested too deeply") from None
-        except EvaluationError:
-            frame.check()
-            raise
         except Exception as error:
             raise EvaluationError(fault(error)) from error
-        if frame.cost > limit:
-            frame.check()
         return value, frame.cost
 
 

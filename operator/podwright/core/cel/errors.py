@@ -2,15 +2,17 @@
 
 CelError                an expression is refused when it is compiled: syntax, types, cost
 EvaluationError         an evaluation fails, with the text of cel-go
-└── CancelledError      it was stopped; no operator absorbs this error
+└── CancelledError      it was stopped
     └── CostLimitError  because it costs too much, or needs too much memory
+StopError               carries a CancelledError out of an expression, so that no operator absorbs it
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from podwright.core.objects.dataclass import dataclass
 
 MAX_FAULT: Final = 300
 MAX_ISSUES: Final = 100
@@ -85,8 +87,16 @@ def fault(error: Exception) -> str:
 
 
 class CancelledError(EvaluationError):
-    """An evaluation that was stopped. Nothing inside the expression absorbs it."""
+    """An evaluation that was stopped."""
 
 
 class CostLimitError(CancelledError):
     """The evaluation costs more than its limit, or needs more memory than an evaluation may."""
+
+
+class StopError(Exception):
+    """Ends an evaluation with this error, which nothing inside the expression absorbs."""
+
+    def __init__(self, error: CancelledError) -> None:
+        super().__init__(error)
+        self.error = error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from podwright.core.cel.errors import CancelledError, CostLimitError
+from podwright.core.cel.errors import CancelledError, CostLimitError, StopError
 from podwright.core.cel.values import Value
 
 ROOM: Final = 16_000_000
@@ -36,26 +36,24 @@ class Frame:
         self._visits = VISITS
 
     def check(self) -> None:
-        """Raises CostLimitError if the evaluation has cost too much, CancelledError if its caller has stopped it."""
+        """Raises StopError if the evaluation has cost too much, or its caller has stopped it."""
         if self.cost > self.limit:
-            raise CostLimitError("operation cancelled: actual cost limit exceeded")
+            raise StopError(CostLimitError("operation cancelled: actual cost limit exceeded"))
         if self._interrupted is not None:
             self._countdown -= 1
             if not self._countdown:
                 self._countdown = _CHECKED_EVERY
                 if self._interrupted():
-                    raise CancelledError("operation interrupted")
+                    raise StopError(CancelledError("operation interrupted"))
 
     def visit(self, parts: int) -> None:
-        """Counts the parts of lists and maps that a function reads, where cel-go's cost does not. Raises
-        CostLimitError.
-        """
+        """Counts the parts of lists and maps that a function reads, where cel-go's cost does not. Raises StopError."""
         self._visits -= parts
         if self._visits < 0:
-            raise CostLimitError("operation cancelled: work limit exceeded")
+            raise StopError(CostLimitError("operation cancelled: work limit exceeded"))
 
     def allocate(self, size: int) -> None:
-        """Counts memory that is about to be allocated, in the unit of ROOM. Raises CostLimitError if it is too much."""
+        """Counts memory that is about to be allocated, in the unit of ROOM. Raises StopError if it is too much."""
         self._room -= size
         if self._room < 0:
-            raise CostLimitError("operation cancelled: memory limit exceeded")
+            raise StopError(CostLimitError("operation cancelled: memory limit exceeded"))

@@ -67,6 +67,11 @@ def _modulo(a: Any, b: Any) -> Answer:
     return found, (("modulus by zero", zero), (_OVERFLOW, overflow))
 
 
+def _exact(compute: Callable[[Any, Any], Array]) -> Callable[[Any, Any], Answer]:
+    """An operation that never fails."""
+    return lambda a, b: (compute(a, b), _NONE)
+
+
 def _add_unsigned(a: Any, b: Any) -> Answer:
     found = np.add(a, b)
     return found, ((_UNSIGNED_OVERFLOW, found < a),)
@@ -92,22 +97,6 @@ def _modulo_unsigned(a: Any, b: Any) -> Answer:
     return np.remainder(a, np.where(zero, np.uint64(1), b)), (("modulus by zero", zero),)
 
 
-def _add_doubles(a: Any, b: Any) -> Answer:
-    return np.add(a, b), _NONE
-
-
-def _subtract_doubles(a: Any, b: Any) -> Answer:
-    return np.subtract(a, b), _NONE
-
-
-def _multiply_doubles(a: Any, b: Any) -> Answer:
-    return np.multiply(a, b), _NONE
-
-
-def _divide_doubles(a: Any, b: Any) -> Answer:
-    return np.divide(a, b), _NONE
-
-
 ARITHMETIC: Final[Mapping[tuple[str, VecKind], Callable[[Any, Any], Answer]]] = {
     ("_+_", VecKind.INT): _add,
     ("_-_", VecKind.INT): _subtract,
@@ -119,10 +108,10 @@ ARITHMETIC: Final[Mapping[tuple[str, VecKind], Callable[[Any, Any], Answer]]] = 
     ("_*_", VecKind.UINT): _multiply_unsigned,
     ("_/_", VecKind.UINT): _divide_unsigned,
     ("_%_", VecKind.UINT): _modulo_unsigned,
-    ("_+_", VecKind.DOUBLE): _add_doubles,
-    ("_-_", VecKind.DOUBLE): _subtract_doubles,
-    ("_*_", VecKind.DOUBLE): _multiply_doubles,
-    ("_/_", VecKind.DOUBLE): _divide_doubles,
+    ("_+_", VecKind.DOUBLE): _exact(np.add),
+    ("_-_", VecKind.DOUBLE): _exact(np.subtract),
+    ("_*_", VecKind.DOUBLE): _exact(np.multiply),
+    ("_/_", VecKind.DOUBLE): _exact(np.divide),
 }
 """By operator and kind of both operands."""
 

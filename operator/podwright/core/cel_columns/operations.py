@@ -6,6 +6,7 @@ give the first of these errors, except where CEL absorbs it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -122,6 +123,23 @@ def chosen(condition: Vec, yes: Operand, no: Operand, rows: int) -> Vec:
     return Vec(a.kind, np.where(condition.data, a.data, other), joined(condition.errors, errors), table)
 
 
+class Binary(Operation):
+    """A function of two operands that is an error where one of them is. `result`: the kind of its values."""
+
+    def __init__(self, left: Operation, right: Operation, *, result: VecKind = VecKind.BOOL) -> None:
+        self._left, self._right, self._result = left, right, result
+        self.reads = left.reads | right.reads
+
+    def run(self, run: Run) -> Operand:
+        left, right = self._left.run(run), self._right.run(run)
+        failure = failed(left, right, self._result, run.count)
+        return self._combined(left, right, run) if failure is None else failure
+
+    @abstractmethod
+    def _combined(self, left: Operand, right: Operand, run: Run) -> Operand:
+        """Computes the result. Neither operand is an error on all rows."""
+
+
 _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "_<_": np.less,
     "_<=_": np.less_equal,
@@ -130,20 +148,16 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-class NumberComparison(Operation):
+class NumberComparison(Binary):
     """`<`, `<=`, `>` and `>=` of two numbers."""
 
     def __init__(self, function: str, left: Operation, right: Operation, kinds: tuple[VecKind, VecKind]) -> None:
+        super().__init__(left, right)
         self._compare = _ORDER[function]
-        self._left, self._right = left, right
         self._as_doubles = kinds[0] is not kinds[1]
         self._ordered = VecKind.DOUBLE not in kinds
-        self.reads = left.reads | right.reads
 
-    def run(self, run: Run) -> Operand:
-        left, right = self._left.run(run), self._right.run(run)
-        if (failure := failed(left, right, VecKind.BOOL, run.count)) is not None:
-            return failure
+    def _combined(self, left: Operand, right: Operand, run: Run) -> Operand:
         a, b, errors = _numbers(left, right, run)
         if self._as_doubles:
             a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -153,19 +167,15 @@ class NumberComparison(Operation):
         return Vec(VecKind.BOOL, self._compare(a, b), errors)
 
 
-class Equality(Operation):
+class Equality(Binary):
     """`==` and `!=` of two numbers, bools or strings."""
 
     def __init__(self, left: Operation, right: Operation, kinds: tuple[VecKind, VecKind], *, negated: bool) -> None:
-        self._left, self._right = left, right
+        super().__init__(left, right)
         self._kinds = kinds
         self._negated = negated
-        self.reads = left.reads | right.reads
 
-    def run(self, run: Run) -> Operand:
-        left, right = self._left.run(run), self._right.run(run)
-        if (failure := failed(left, right, VecKind.BOOL, run.count)) is not None:
-            return failure
+    def _combined(self, left: Operand, right: Operand, run: Run) -> Operand:
         if self._kinds == (VecKind.TABLE, VecKind.TABLE):
             same, errors = _same_texts(as_vec(left, run.count), right)
         else:
@@ -208,18 +218,14 @@ def _equals(vec: Vec, text: object) -> Bools:
     return found
 
 
-class TextTest(Operation):
+class TextTest(Binary):
     """`startsWith`, `endsWith`, `contains` and `matches` of a text, with a text that does not depend on the node."""
 
     def __init__(self, function: str, text: Operation, argument: Operation) -> None:
+        super().__init__(text, argument)
         self._test = _TESTS[function]
-        self._text, self._argument = text, argument
-        self.reads = text.reads
 
-    def run(self, run: Run) -> Operand:
-        text, argument = self._text.run(run), self._argument.run(run)
-        if (failure := failed(text, argument, VecKind.BOOL, run.count)) is not None:
-            return failure
+    def _combined(self, text: Operand, argument: Operand, run: Run) -> Operand:
         assert isinstance(argument, Scalar)
         vec = as_vec(text, run.count)
         asked = range(len(vec.table)) if len(vec.table) <= 2 * run.count + 8 else sorted(set(vec.data.tolist()))
@@ -245,37 +251,27 @@ _TESTS: Final[Mapping[str, Callable[[str, str], object]]] = {
 TEXT_TESTS: Final = frozenset(_TESTS)
 
 
-class ListMembership(Operation):
+class ListMembership(Binary):
     """`x in list` of a string, and a list of strings that does not depend on the node."""
 
-    def __init__(self, item: Operation, elements: Operation) -> None:
-        self._item, self._elements = item, elements
-        self.reads = item.reads
-
-    def run(self, run: Run) -> Operand:
-        item, elements = self._item.run(run), self._elements.run(run)
-        if (failure := failed(item, elements, VecKind.BOOL, run.count)) is not None:
-            return failure
+    def _combined(self, item: Operand, elements: Operand, run: Run) -> Operand:
         assert isinstance(elements, Scalar)
         wanted, vec = frozenset(elements.value), as_vec(item, run.count)  # type: ignore[call-overload]  # a list of CEL
         having = np.array([value in wanted for value in vec.table] or [False], np.bool_)
         return Vec(VecKind.BOOL, having[vec.data], vec.errors)
 
 
-class Arithmetic(Operation):
+class Arithmetic(Binary):
     """`+`, `-`, `*`, `/` and `%` of two numbers of one kind."""
 
     def __init__(self, function: str, left: Operation, right: Operation, kind: VecKind) -> None:
+        super().__init__(left, right, result=kind)
         self._compute = ARITHMETIC[function, kind]
-        self._left, self._right, self._kind = left, right, kind
-        self.reads = left.reads | right.reads
 
-    def run(self, run: Run) -> Operand:
-        left, right = self._left.run(run), self._right.run(run)
-        if (failure := failed(left, right, self._kind, run.count)) is not None:
-            return failure
+    def _combined(self, left: Operand, right: Operand, run: Run) -> Operand:
         a, b, errors = _numbers(left, right, run)
-        return _answer(run, self._kind, self._compute(_of_kind(a, self._kind), _of_kind(b, self._kind)), errors)
+        kind = self._result
+        return _answer(run, kind, self._compute(_of_kind(a, kind), _of_kind(b, kind)), errors)
 
 
 class Unary(Operation):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, cast
+from weakref import proxy
 
 import numpy as np
 
@@ -74,7 +75,7 @@ class Framework(BuiltPlugins):
         """The same framework for measured attempts, once there was one. See `measured`."""
         for plugin in self.plugins.values():
             if isinstance(plugin, Plugin):
-                contract.attach(plugin, self)
+                contract.attach(plugin, proxy(self))  # no cycle, which would outlive the policy
         observer.framework_built(self.plugin_names)
 
     # Queue

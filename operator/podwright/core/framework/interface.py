@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -27,6 +26,7 @@ from podwright.core.framework.explaining import NodeChange, PodChange, Why
 from podwright.core.framework.features import Features
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.status import Status
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import Requests
@@ -393,7 +393,7 @@ class Plugin:
         self.handle = handle
 
     def attach(self, framework: Any) -> None:
-        """Called after all plugins of the profile are constructed, with the `Framework` that runs them."""
+        """Called after all plugins of the profile are constructed. `framework`: a weak proxy of the `Framework`."""
 
     def costs(self, _pod: PodInfo) -> Iterable[Cost]:
         """The parts of the pod that the plugin checks in each attempt at it. Pods with very many wait behind ordinary

@@ -6,16 +6,20 @@ All variables are integers from 0 on. Whoever solves a program needs no more tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from math import gcd
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.objects.dataclass import dataclass
+
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 MAX_ENTRIES: Final = 1_000_000
 """Of a program: larger ones take the solver's time to read, and memory to make."""
+LARGEST: Final = 1_000_000
+"""No amount of a program is larger: a solver computes with tolerances, and with bytes it would miss solutions."""
 
 
 class TooLargeError(Exception):
@@ -45,7 +49,8 @@ class Program:
 class Answer:
     """`found`: int64[variables], a solution, or None; `proved`: there is none better, or none at all. `problem`: why
     there is no answer. `seconds`: how long that took. `bounds`: by aim, how much of it there is at most beside what was
-    found of those before it; only of the aims for which the time was enough.
+    found of those before it; only of the aims for which the time was enough. `starved`: the time passed while others
+    had the CPU, so that another attempt may well succeed.
     """
 
     found: Positions | None = None
@@ -53,10 +58,21 @@ class Answer:
     problem: str = ""
     seconds: float = 0.0
     bounds: Sequence[int] = ()
+    starved: bool = False
 
 
 Solver = Callable[[Program, float], Answer]
 """Solves a program in so many seconds at most. Raises nothing."""
+
+
+def common_unit(amounts: Sequence[int]) -> int:
+    """Returns the unit for these amounts: their greatest common divisor, or the smallest multiple of it of which no amount
+    has more than LARGEST. 0 if all amounts are 0.
+
+    In whole units, all rounded down, a row that is at most so much has every solution that it has in amounts.
+    """
+    common = gcd(*amounts)
+    return common and common * -(-max(map(abs, amounts)) // (common * LARGEST))
 
 
 class Rows:
@@ -85,6 +101,11 @@ class Rows:
     def at_most(self, columns: Positions, high: float, values: NDArray[Any] | None = None) -> None:
         """The sum of these variables, each times its value, is at most `high`."""
         self._row(columns, -np.inf, high, values)
+
+    def holds(self, columns: Positions, high: int, amounts: Sequence[int]) -> None:
+        """The sum of these amounts, which may be bytes, is at most `high`: see `common_unit`."""
+        unit = common_unit(amounts) or 1
+        self.at_most(columns, high // unit, np.array([amount // unit for amount in amounts], np.int64))
 
     def at_least(self, columns: Positions, low: float, values: NDArray[Any] | None = None) -> None:
         self._row(columns, low, np.inf, values)

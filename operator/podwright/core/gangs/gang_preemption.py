@@ -1,10 +1,10 @@
-"""A pod group as preemptor: it preempts for all its members or not at all. Start with `preempt`.
+"""A pod group as preemptor: it preempts for all its members or not at all. Start with `GroupPreemptor`.
 
     eligible? ─► do the bounds allow it? ─► remove the potential victims ─► plan the group once
         ─► reprieve units one by one, those
     under a budget first, then the most important ─► units that cannot be reprieved are victims
 
-All of it is one transaction on the cache, which `preempt` rolls back. Pods whose eviction cannot help stay in place:
+All of it is one transaction on the cache, which is rolled back. Pods whose eviction cannot help stay in place:
 see `potential_victims`. Next: `reprieve`. Source of the rules: kube-scheduler 1.37's preemption by pod groups.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -33,6 +32,7 @@ from podwright.core.gangs.potential_victims import (
 from podwright.core.gangs.reprieve import Reprieve
 from podwright.core.gangs.rules import shortage
 from podwright.core.gangs.simulation import WORK_OF_A_TRIAL
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo, parse_time
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
@@ -59,32 +59,115 @@ _PREFIX: Final = "pod group preemption: "
 Found = GangPreemption | GangPlacement | Status
 
 
-def preempt(
-    framework: Framework,
-    cache: Cache,
-    group: PodGroup,
-    pods: Sequence[PodInfo],
-    replan: Callable[[Sequence[PodInfo]], GangDecision],
-    now: float,
-    improve: Improve | None = None,
-) -> Found:
-    """The victims to evict for the group's waiting `pods` to fit, or why no eviction helps. Leaves the cache as it was.
-
-    `replan` plans these members on the cache at the time of the call. `now`: seconds since the epoch. `improve`: finds
-    less to evict than what is found here, or something where nothing is. Returns a placement if the new plan needs no
-    victims. The group's own message ends with the texts. If no PostFilter plugin of the profile preempts, a group does
-    not either: a Status without text.
+@dataclass(frozen=True, slots=True)
+class GroupPreemptor:
+    """`replan` plans these members on the cache at the time of the call. `now`: seconds since the epoch. `improve`:
+    finds less to evict than what is found here, or something where nothing is.
     """
-    if not pods or not _preempts(framework):
-        return unschedulable()
-    observer = framework.observer
-    started = observer.start()
-    found = _preempt(framework, cache, group, pods, replan, now, improve)
-    result = (found.code if isinstance(found, Status) else Code.SUCCESS).text
-    observer.group_preemption_ended(result)
-    if _has_searched(found):
-        observer.victims_searched(started, "podgroup", result)
-    return found
+
+    framework: Framework
+    cache: Cache
+    group: PodGroup
+    replan: Callable[[Sequence[PodInfo]], GangDecision]
+    now: float
+    improve: Improve | None = None
+
+    def preempt(self, pods: Sequence[PodInfo]) -> Found:
+        """The victims to evict for the group's waiting `pods` to fit, or why no eviction helps. Leaves the cache as it
+        was.
+
+        Returns a placement if the new plan needs no victims. The group's own message ends with the texts. If no
+        PostFilter plugin of the profile preempts, a group does not either: a Status without text.
+        """
+        if not pods or not _preempts(self.framework):
+            return unschedulable()
+        observer = self.framework.observer
+        started = observer.start()
+        found = self._preempt(pods)
+        result = (found.code if isinstance(found, Status) else Code.SUCCESS).text
+        observer.group_preemption_ended(result)
+        if _has_searched(found):
+            observer.victims_searched(started, "podgroup", result)
+        return found
+
+    def _preempt(self, pods: Sequence[PodInfo]) -> Found:
+        cache, group = self.cache, self.group
+        if _never(group, pods):
+            return unschedulable(_PREFIX + NEVER)
+        if self.now < (until := preempts_from(group, pods)):
+            moment = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            return unschedulable(f"{_PREFIX}not before {moment}, as spec.preemptionDelay says")
+        priority = priority_of(group, pods)
+        nominations = _nominations(cache, pods)
+        if _is_ongoing(cache, set(nominations.values()), pods[0], priority):
+            return GangPreemption(nominations, (), _PREFIX + ONGOING)
+        queued = has_queue(cache, pods[0])
+        if queued and _waits_at_limit(cache, [pod for pod in pods if pod.uid in nominations], priority, self.now):
+            return GangPreemption(nominations, (), _PREFIX + ONGOING)
+        if not queued and not any_lower_priority(priority, cache):
+            return unresolvable(_PREFIX + NO_VICTIMS)
+        if shortage(group, cache, args_of(self.framework.profile)):
+            return unschedulable(_PREFIX + MIN_RESOURCES)
+        tries: Iterable[Try] = [Try(pods)]
+        if queued:
+            tries = self._tries(pods)
+        elif cache.groups.may_shrink:
+            tries = [Try(pods, shrinks=True), Try(pods)]
+        found: Found = unschedulable()
+        best: Try | None = None
+        work = 0
+        try:
+            for each in tries:
+                work += len(each.pods) * (WORK_OF_A_TRIAL + cache.table.count)
+                if best is not None and work > MOST_WORK:
+                    break
+                best = best or each
+                found = self._try(each)
+                if not isinstance(found, Status) or found.code is Code.ERROR:
+                    best = each
+                    break
+            failed = isinstance(found, Status) and found.code is Code.ERROR
+            if self.improve is not None and best is not None and not failed and not isinstance(found, GangPlacement):
+                found = self.improve(best, found)
+        except PluginError as fault:
+            return Status(Code.ERROR, (str(fault),), fault.plugin)
+        return found
+
+    def _tries(self, pods: Sequence[PodInfo]) -> Iterator[Try]:
+        """For a gang of a queue. What the queue may take is not enough to try all nodes and all members at once."""
+        cache, near = self.cache, self.group.near
+        needed = _needed(cache, self.group, pods)
+        some = (pods, needed) if 0 < len(needed) < len(pods) else (pods,)
+        for members, splits_units in (*((each, False) for each in some), (some[-1], True)):
+            for place, there in queues_of(cache).places.shared_by(pods):
+                domains: Iterable[Bools | None] = (None,)
+                if near.required:
+                    domains = emptied_domains(self.framework, cache, near, members, max(1, len(needed)))
+                for within in domains:
+                    yield Try(members, both(within, there), splits_units=splits_units, place=place, there=there)
+
+    def _try(self, attempt: Try) -> Found:
+        cache, group, pods = self.cache, self.group, attempt.pods
+        bounds = CapacityBounds(self.framework, cache, pods)
+        if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
+            return unschedulable(_PREFIX + objection)
+        priority = priority_of(group, pods)
+        potential = potential_victims_of(self.framework, cache, attempt, priority, bounds, self.now)
+        if potential is None:
+            return unresolvable(_PREFIX + NO_VICTIMS)
+        cache.deadline.expect(REMOVAL_SECONDS * len(potential.pods))
+        with CacheTransaction(cache) as transaction:
+            transaction.remove(potential.pods)
+            cache.deadline.point()
+            if (objection := why_infeasible(group, cache, bounds)) is not None:
+                return unschedulable(_PREFIX + objection)
+            decision = self.replan(pods)
+            if isinstance(decision, GangPlacement):
+                placements = decision.placements
+                return select_victims(self.framework, transaction, placements, potential, self.now) or decision
+        if isinstance(decision, GangFault):
+            return Status(Code.ERROR, (decision.message,), decision.plugin)
+        return unschedulable(_PREFIX + decision.message)
 
 
 def _has_searched(found: Found) -> bool:
@@ -92,55 +175,6 @@ def _has_searched(found: Found) -> bool:
     if isinstance(found, GangPreemption):
         return bool(found.victims)
     return not (isinstance(found, Status) and found.message.endswith(NEVER))
-
-
-def _preempt(
-    framework: Framework,
-    cache: Cache,
-    group: PodGroup,
-    pods: Sequence[PodInfo],
-    replan: Callable[[Sequence[PodInfo]], GangDecision],
-    now: float,
-    improve: Improve | None,
-) -> Found:
-    if _never(group, pods):
-        return unschedulable(_PREFIX + NEVER)
-    if now < (until := preempts_from(group, pods)):
-        moment = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return unschedulable(f"{_PREFIX}not before {moment}, as spec.preemptionDelay says")
-    priority = priority_of(group, pods)
-    nominations = _nominations(cache, pods)
-    if _is_ongoing(cache, set(nominations.values()), pods[0], priority):
-        return GangPreemption(nominations, (), _PREFIX + ONGOING)
-    queued = has_queue(cache, pods[0])
-    if not queued and not any_lower_priority(priority, cache):
-        return unresolvable(_PREFIX + NO_VICTIMS)
-    if shortage(group, cache, args_of(framework.profile)):
-        return unschedulable(_PREFIX + MIN_RESOURCES)
-    tries: Iterable[Try] = [Try(pods)]
-    if queued:
-        tries = _tries(framework, cache, group, pods)
-    elif cache.groups.may_shrink:
-        tries = [Try(pods, shrinks=True), Try(pods)]
-    found: Found = unschedulable()
-    best: Try | None = None
-    work = 0
-    try:
-        for each in tries:
-            work += len(each.pods) * (WORK_OF_A_TRIAL + cache.table.count)
-            if best is not None and work > MOST_WORK:
-                break
-            best = best or each
-            found = _try(framework, cache, group, each, replan, now)
-            if not isinstance(found, Status) or found.code is Code.ERROR:
-                best = each
-                break
-        failed = isinstance(found, Status) and found.code is Code.ERROR
-        if improve is not None and best is not None and not failed and not isinstance(found, GangPlacement):
-            found = improve(best, found)
-    except PluginError as fault:
-        return Status(Code.ERROR, (str(fault),), fault.plugin)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,48 +199,6 @@ Improve = Callable[[Try, Found], Found]
 def _needed(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
     """As many of these waiting members as the minimum of the group needs."""
     return next(branch_of(cache, group, pods, group.near).in_order())
-
-
-def _tries(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Iterator[Try]:
-    """For a gang of a queue. What the queue may take is not enough to try all nodes and all members at once."""
-    needed = _needed(cache, group, pods)
-    some = (pods, needed) if 0 < len(needed) < len(pods) else (pods,)
-    for members, splits_units in (*((each, False) for each in some), (some[-1], True)):
-        for place, there in queues_of(cache).places.shared_by(pods):
-            domains: Iterable[Bools | None] = (None,)
-            if group.near.required:
-                domains = emptied_domains(framework, cache, group.near, members, max(1, len(needed)))
-            for within in domains:
-                yield Try(members, both(within, there), splits_units=splits_units, place=place, there=there)
-
-
-def _try(
-    framework: Framework,
-    cache: Cache,
-    group: PodGroup,
-    attempt: Try,
-    replan: Callable[[Sequence[PodInfo]], GangDecision],
-    now: float,
-) -> Found:
-    pods = attempt.pods
-    bounds = CapacityBounds(framework, cache, pods)
-    if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
-        return unschedulable(_PREFIX + objection)
-    potential = potential_victims_of(framework, cache, attempt, priority_of(group, pods), bounds, now)
-    if potential is None:
-        return unresolvable(_PREFIX + NO_VICTIMS)
-    cache.deadline.expect(REMOVAL_SECONDS * len(potential.pods))
-    with CacheTransaction(cache) as transaction:
-        transaction.remove(potential.pods)
-        cache.deadline.point()
-        if (objection := why_infeasible(group, cache, bounds)) is not None:
-            return unschedulable(_PREFIX + objection)
-        decision = replan(pods)
-        if isinstance(decision, GangPlacement):
-            return select_victims(framework, transaction, decision.placements, potential, now) or decision
-    if isinstance(decision, GangFault):
-        return Status(Code.ERROR, (decision.message,), decision.plugin)
-    return unschedulable(_PREFIX + decision.message)
 
 
 def potential_victims_of(
@@ -373,6 +365,19 @@ def _nominations(cache: Cache, pods: Sequence[PodInfo]) -> dict[str, str]:
     """
     nominated = ((pod.uid, cache.nominator.node_of(pod.uid) or pod.nominated_node_name) for pod in pods)
     return {uid: name for uid, name in nominated if name}
+
+
+def _waits_at_limit(cache: Cache, nominated: Sequence[PodInfo], priority: int, now: float) -> bool:
+    """True if these members hold room already, and victims that terminate on any node hold what a limit of their queue
+    forbids them meanwhile. To plan again would evict others, because the members need not get the same nodes.
+    """
+    if not nominated:
+        return False
+    rules, places = BudgetRules(cache.store.list(KIND)), queues_of(cache).places.shared_by(nominated)
+    claims = (claim_of(cache, nominated, priority, rules, now, place) for place, _ in places)
+    return any(
+        claim is not None and claim.within_limits and any(pod.preempted for pod in claim.going()) for claim in claims
+    )
 
 
 def _is_ongoing(cache: Cache, nodes: set[str], member: PodInfo, priority: int) -> bool:

@@ -11,17 +11,20 @@ the epoch.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from typing import Final
 
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.gangs.start_times import EarliestStart
+from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.objects.resources import resource_list
+from podwright.core.queues.amounts import amount_text
 from podwright.core.queues.flavors import judged
-from podwright.core.queues.queues import amount_text, queues_of
+from podwright.core.queues.queues import queues_of
 from podwright.core.queues.tree import Queue, QueueTree, add_amounts
 from podwright.core.state.cache import Cache
 from podwright.core.state.reservations import Reservation, Slot, gathered_name
@@ -85,10 +88,16 @@ class GatheringGangs:
         """By queue: the gangs that gather room, by key, in the order in which they began to."""
         self._vain: dict[str, tuple[str, float]] = {}
         """By queue: the gang that cannot start anywhere beside those, and when it is planned again."""
+        compact_regularly(self)
 
     def __bool__(self) -> bool:
         """False if there is nothing to look after."""
         return self._queues.active or bool(self._gathering)
+
+    def compact(self) -> None:
+        """Forgets queues that are gone."""
+        queues = self._queues
+        self._vain = {name: vain for name, vain in self._vain.items() if queues.active and queues.get(name) is not None}
 
     def held(self) -> Mapping[str, Reservation]:
         """The reservations of gangs, by name."""
@@ -137,8 +146,7 @@ class GatheringGangs:
         may be out of date, so before room is released, it is looked at in one piece.
         """
         for queue in [*self._gathering]:
-            rules = self._queues.get(queue) if self._queues.active else None
-            gathers = rules is not None and rules.gather_after
+            gathers = self._queues.gathers_after(queue)
             if gathers:
                 owed, gangs, rooms = True, dict(self._gathering[queue]), dict[str, _Room]()
                 for key, room in self._rooms_then(queue, gangs, now):
@@ -173,15 +181,15 @@ class GatheringGangs:
         """The gangs at the head of this queue that have waited for long enough and gather no room yet, in order. Ends
         unless `gather` finds room for one before the next is asked for.
         """
-        rules = self._queues.get(queue)
-        if rules is None or not rules.gather_after:
+        after = self._queues.gathers_after(queue)
+        if not after:
             return
         vain, again_at = self._vain.get(queue, ("", 0.0))
         while len(gangs := self._gathering.get(queue, {})) < MOST_GANGS:
             group = self._first(queue, but=gangs)
             if group is None or (group.key == vain and again_at > now):
                 return
-            if (due := self._due(queue, group, now - rules.gather_after)) is None:
+            if (due := self._due(queue, group, now - after)) is None:
                 return
             yield due
             if group.key not in self._gathering.get(queue, {}):
@@ -203,7 +211,7 @@ class GatheringGangs:
             return None
         if self._has_victims(members):
             return None
-        return None if self._queues.bound_together(members, needed) else DueGang(queue, group, members)
+        return None if self._queues.bounds.together(members, needed) else DueGang(queue, group, members)
 
     def _has_victims(self, members: Iterable[PodInfo]) -> bool:
         """True if the members hold other room already, where their victims are on their way out."""

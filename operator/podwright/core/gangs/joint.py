@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -26,8 +25,10 @@ from podwright.core.gangs.branches import MOST_WORK, Branch, branch_of, parts_of
 from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.decisions import GangFault, GangPlacement
 from podwright.core.gangs.joint_program import JointProgram
+from podwright.core.gangs.rules import STARVED
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.closeness import Closeness
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.state.cache import Cache
@@ -92,10 +93,10 @@ class Joint:
         for number in range(MAX_ROUNDS):
             answer = self.solve(joint.program(), left)
             left -= answer.seconds
-            if answer.problem:
-                return NOT_PLANNED + answer.problem
             if answer.found is None:
-                return PROVED if answer.proved and not number else NOT_FOUND
+                if answer.proved and not number:
+                    return PROVED
+                return (NOT_PLANNED + answer.problem if answer.problem else NOT_FOUND) + STARVED * answer.starved
             decision = self.check(joint, answer.found, pods)
             if isinstance(decision, GangPlacement):
                 return self._closer(joint, answer.found, decision, pods, left)
@@ -109,7 +110,7 @@ class Joint:
     def _closer(
         self, joint: JointProgram, found: Int64s, decision: GangPlacement, pods: Sequence[PodInfo], left: float
     ) -> GangPlacement:
-        """The decision about this solution, or one that is closer at preferred levels."""
+        """The decision about this solution, or one that is closer, or in a fuller domain."""
         try:
             if left <= 0 or not joint.prefer_close():
                 return decision

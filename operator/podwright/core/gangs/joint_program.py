@@ -8,8 +8,8 @@ each placement that members can get one after the other is a solution. Next: `jo
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice, zip_longest
+from dataclasses import field
+from itertools import compress, islice, zip_longest
 from operator import truediv
 from typing import Any, Final, Self
 
@@ -21,11 +21,12 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, DomainPlugin, Int64s, Scope
 from podwright.core.framework.joint_rules import Apart, Barred, Even, JointFilter, JointRule, Near
 from podwright.core.framework.profile import Point
-from podwright.core.framework.program import Answer, Program, Rows, TooLargeError
+from podwright.core.framework.program import Answer, Program, Rows, TooLargeError, common_unit
 from podwright.core.gangs.branches import Branch
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.evictions import Evictions
 from podwright.core.gangs.topology_domains import common_domain, used_domains
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 
@@ -138,11 +139,12 @@ class JointProgram:
         self._rows.at_most(columns[found[columns] > 0], placed)
 
     def prefer_close(self) -> bool:
-        """After what is aimed at: as few domains as possible of each level down to the preferred one, the fullest first.
-        Domains with members that have a node cost nothing. False if no level is preferred. Raises as `build`.
+        """After what is aimed at: as few domains as possible of each level down to the preferred one, the fullest first;
+        without a preferred level, the fullest domain of the required one. Domains with members that have a node cost
+        nothing. False if there is neither. Raises as `build`.
         """
         for branch in self._all(self._branch):
-            if branch.near.preferred:
+            if branch.near.preferred or branch.near.required:
                 self._prefer_close(branch)
         return bool(self._spread)
 
@@ -264,26 +266,27 @@ class JointProgram:
         """What nodes have of a resource, and that it is enough for one of the members that need more than half of it,
         for two of those that need more than a third, and so on.
         """
-        unit = int(np.gcd.reduce(amounts))
+        unit = common_unit(amounts)
         if not unit:
             return
-        taking = [(kind, amount // unit) for kind, amount in zip(self.kinds, amounts, strict=True) if amount > 0]
-        sizes = np.array([amount for _, amount in taking])
+        taking = [(kind, amount) for kind, amount in zip(self.kinds, amounts, strict=True) if amount > 0]
+        exact = [amount for _, amount in taking]
+        sizes = np.array([amount // unit for amount in exact])
         most = np.stack([kind.most for kind, _ in taking])
         columns = np.stack([kind.columns for kind, _ in taking])
-        left = np.maximum(free // unit, 0)
-        wanted = sizes @ most
+        left = np.maximum(free, 0)
+        wanted = np.array(exact, np.float64) @ most
         for slot in np.flatnonzero(wanted > (left if self._evictions is None else 0)).tolist():
             self._cache.deadline.point()
             there = most[:, slot] > 0
-            room = int(left[slot])
+            room = int(left[slot]) // unit
             if self._evictions is not None:
                 leaving, held, total = self._evictions.on(slot, resource)
-                if wanted[slot] * unit > free[slot] - total:
-                    values = np.append(sizes[there], -np.array(held) / unit)
-                    rest = max(0.0, (int(free[slot]) - total) / unit)
-                    self._rows.at_most(np.append(columns[there, slot], leaving), rest, values)
-            if wanted[slot] <= room:
+                rest = int(free[slot]) - total
+                if wanted[slot] > rest:
+                    changes = [*compress(exact, there), *(-each for each in held)]
+                    self._rows.holds(np.append(columns[there, slot], leaving), max(0, rest), changes)
+            if wanted[slot] <= left[slot]:
                 continue
             self._rows.at_most(columns[there, slot], room, sizes[there])
             for few in range(1, FEW + 1):

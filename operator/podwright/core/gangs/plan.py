@@ -10,7 +10,7 @@ group scheduling cycle, and its plugins GangScheduling, TopologyPlacementGenerat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from podwright.core.cycle import Fault, RandomBelow, Rejection
 from podwright.core.framework.errors import PluginError
@@ -21,11 +21,12 @@ from podwright.core.framework.program import Solver
 from podwright.core.framework.status import Code
 from podwright.core.gangs.branches import Filling, branch_of, parts_of
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
-from podwright.core.gangs.gang_preemption import preempt, waits_for_victims
-from podwright.core.gangs.rules import disagreement, minimum_out_of_reach, shortage
+from podwright.core.gangs.gang_preemption import GroupPreemptor, waits_for_victims
+from podwright.core.gangs.rules import STARVED, disagreement, minimum_out_of_reach, shortage
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.gangs.topology_domains import common_domain
 from podwright.core.objects.closeness import Closeness
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
@@ -70,7 +71,7 @@ class GangPlanner:
         if needed > len(pods) and (objection := minimum_out_of_reach(self.group.min_count, self._placed, len(pods))):
             return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name,)))
         queues = queues_of(self.cache) if self.cache.refusals else None
-        if queues is not None and (found := queues.bound_together(pods, max(1, needed))) is not None:
+        if queues is not None and (found := queues.bounds.together(pods, max(1, needed))) is not None:
             return GangRejection(self.group, found.message, plugins=frozenset((GangScheduling.name, QUEUE_QUOTA)))
         if objection := shortage(self.group, self.cache, args_of(self.framework.profile)):
             # Events that free resources for a pod may free them for its group.
@@ -165,7 +166,8 @@ def decide(planner: GangPlanner, pods: Sequence[PodInfo], now: float) -> GangDec
                 return planned
             jointly = planned
     decision = replace(decision, follow_ups=_follow_ups(planner, decision))
-    found = preempt(planner.framework, planner.cache, planner.group, pods, planner.plan, now, improve)
+    preemptor = GroupPreemptor(planner.framework, planner.cache, planner.group, planner.plan, now, improve)
+    found = preemptor.preempt(pods)
     if isinstance(found, GangPlacement):
         return found
     message = ", ".join(text for text in (decision.message, jointly, found.message) if text)
@@ -173,6 +175,8 @@ def decide(planner: GangPlanner, pods: Sequence[PodInfo], now: float) -> GangDec
         return replace(decision, message=message, preemption=found)
     if found.code is Code.ERROR:
         return GangFault(planner.group, found.plugin, found.message)
+    if jointly.endswith(STARVED):  # no event says when there is more CPU, so the group is retried after its backoff
+        decision = replace(decision, plugins=frozenset())
     return replace(decision, message=message)
 
 

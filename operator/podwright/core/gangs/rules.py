@@ -19,6 +19,9 @@ _COUNTS: Final = re.compile(
     r": \d+ scheduled, \d+ remaining|; [^;]*: room for \d+ of \d+|, of which \d+ were tried in the time given"
 )
 
+STARVED: Final = "; the solver got hardly any CPU"
+"""Ends the text about a joint plan that another attempt may well find."""
+
 
 def disagreement(
     group: PodGroup, waiting: Sequence[PodInfo], placed: Iterable[PodInfo], *, of_class: bool = False

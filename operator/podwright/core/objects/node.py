@@ -5,21 +5,24 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
 from podwright.core.objects.compaction import cleared_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.frozen import FrozenDict
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.raw import as_labels, as_list, as_mapping
-from podwright.core.objects.resources import resource_list
+from podwright.core.objects.resources import PODS, resource_list
 from podwright.core.objects.taints import Taint, parse_taints
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 """The label with the node's host name, which the kubelet sets."""
+MOST_PODS: Final = 2**31 - 1
+"""A node takes no more pods, so that sums over all nodes are an int64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +128,9 @@ def _parse(raw: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> No
         names = image.get("names")
         for image_name in names if type(names) is list else as_list(names, f"status.images[{index}].names"):
             images.setdefault(_shared(str(image_name)), size)
+    allocatable = resource_list(status.get("allocatable"), "status.allocatable")
+    if allocatable.get(PODS, 0) > MOST_PODS:
+        allocatable[PODS] = MOST_PODS
     return Node(
         name=name,
         uid=str(metadata.get("uid") or ""),
@@ -132,7 +138,7 @@ def _parse(raw: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> No
         annotations=FrozenDict(as_labels(metadata.get("annotations"), "metadata.annotations")),
         taints=parse_taints(spec.get("taints"), "spec.taints"),
         unschedulable=bool(spec.get("unschedulable")),
-        allocatable=FrozenDict(resource_list(status.get("allocatable"), "status.allocatable")),
+        allocatable=FrozenDict(allocatable),
         images=FrozenDict(images) if len(images) <= MANY_IMAGES else ManyImages(images),
         declared_features=frozenset(str(f) for f in as_list(status.get("declaredFeatures"), "status.declaredFeatures")),
         resource_version=str(metadata.get("resourceVersion") or ""),

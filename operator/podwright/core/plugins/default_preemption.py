@@ -6,7 +6,7 @@ The plugin only decides. The engine evicts the victims and nominates the pod.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from typing import Any, ClassVar, Final
 
@@ -16,6 +16,7 @@ from podwright.core.framework.args import INT32
 from podwright.core.framework.cluster_events import ASSIGNED_POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import (
     Bools,
     CycleState,
@@ -30,13 +31,13 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import BudgetRules, StoredBudgets
 from podwright.core.preemption.evaluator import (
     NO_VICTIMS,
     Candidate,
     DryRun,
-    FilterRunner,
     acceptable,
     select_victims,
 )
@@ -83,8 +84,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._runner: FilterRunner | None = None
-        self._framework: Any = None
+        self._framework: Framework
         self._observer = NO_OBSERVER
         self._start = 0
         self._preempting = handle.cache.nominator.preempting
@@ -93,8 +93,8 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self._budgets_of_verdicts = self._budgets.rules()
         self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 
-    def attach(self, framework: Any) -> None:
-        self._runner = self._framework = framework
+    def attach(self, framework: Framework) -> None:
+        self._framework = framework
         self._observer = framework.observer
 
     def started(self, preemptor: str) -> None:
@@ -143,11 +143,11 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         for place, nodes in queues_of(cache).places.shared_by((pod,)) if has_queue(cache, pod) else ((NOWHERE, None),):
             claim = claim_of(cache, (pod,), pod.priority, self._budgets.rules(), self.handle.now(), place)
             if claim is not None and claim.is_vain:
-                found, status = PostFilterResult("", (), DryRun()), unschedulable(NO_VICTIMS)
+                found, status = _nowhere(NO_VICTIMS)
             elif claim is not None and (place or _is_refused(diagnosis)) and claim.bound_by_limit:
                 found, status = self._preempt_at_limit(pod, claim, nodes)
             elif claim is not None and (bound := claim.bound) is not None:
-                found, status = PostFilterResult("", (), DryRun()), unschedulable(bound.message)
+                found, status = _nowhere(bound.message)
             else:
                 found, status = self._preempt_on_nodes(state, pod, diagnosis, claim, nodes)
             if found is None or found.nominated_node:
@@ -186,7 +186,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         """
         cache, framework = self.handle.cache, self._framework
         if not claim.free_limits():
-            return PostFilterResult("", (), DryRun()), unschedulable(NO_VICTIMS)
+            return _nowhere(NO_VICTIMS)
         evicted = [each for unit in claim.taken for each in unit.pods]
         if not evicted:
             return None, unschedulable(GOING)
@@ -195,9 +195,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             state, diagnosis = CycleState(), NodeDiagnosis(cache.table)
             outcome = framework.pre_filter(state, pod)
             if outcome.status is not None:
-                return PostFilterResult("", (), DryRun()), unschedulable(outcome.status.message)
+                return _nowhere(outcome.status.message)
             if (bound := claim.bound) is not None:
-                return PostFilterResult("", (), DryRun()), unschedulable(bound.message)
+                return _nowhere(bound.message)
             alive = framework.filter_all(state, pod, cache.table, diagnosis)
             if outcome.node_names is not None:
                 infos = [info for name in outcome.node_names if (info := cache.present(name)) is not None]
@@ -236,13 +236,12 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         claim: QueueClaim | None,
         within: Bools | None,
     ) -> DryRun:
-        assert self._runner is not None, "the framework attaches itself after building its plugins"
         cache = self.handle.cache
         budgets = self._budgets.rules()
         if budgets is not self._budgets_of_verdicts:  # budgets change without the nodes
             self._budgets_of_verdicts = budgets
             self._verdicts.clear()
-        cached = self._verdicts.of(self._runner.verdict_key(state, pod))
+        cached = self._verdicts.of(self._framework.verdict_key(state, pod))
         slots = diagnosis.resolvable()
         slots = slots if within is None else slots[within[slots]]
         run = DryRun()
@@ -305,12 +304,11 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         node: NodeInfo,
         budgets: BudgetRules,
     ) -> Candidate | Status:
-        assert self._runner is not None
-        nominated = self._runner.nominated_before(pod, node.name)
+        nominated = self._framework.nominated_before(pod, node.name)
         known = None if cached is None else cached.get(node, nominated)
         if known is not None:
             return known[0]
-        found = select_victims(self._runner, state, pod, node, self.handle.cache, budgets, self.handle.now())
+        found = select_victims(self._framework, state, pod, node, self.handle.cache, budgets, self.handle.now())
         if cached is not None and _stands_alone(node):
             cached.put(node, nominated, found)
         return found
@@ -379,6 +377,11 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
 def _is_refused(diagnosis: NodeDiagnosis) -> bool:
     """True if PreFilter has rejected the pod because of a bound of its queue, or of one above."""
     return diagnosis.pre_filter is not None and diagnosis.pre_filter.plugin == QUEUE_QUOTA
+
+
+def _nowhere(why: str) -> tuple[PostFilterResult, Status]:
+    """No node, although none was tried. The pod's nomination ends."""
+    return PostFilterResult("", (), DryRun()), unschedulable(why)
 
 
 def _chosen(best: Candidate, run: DryRun) -> tuple[PostFilterResult, Status]:

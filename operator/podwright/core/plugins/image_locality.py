@@ -34,6 +34,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodImages, PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.observers import PlacementObserver
 
 _MIB: Final = 1024 * 1024
 _LEAST: Final = 23 * _MIB
@@ -50,7 +51,7 @@ nodes.
 """
 
 
-class ImageIndex:
+class ImageIndex(PlacementObserver):
     """By image name, of those that pods have asked for: its size in bytes, and how many nodes have it."""
 
     def __init__(self) -> None:
@@ -93,15 +94,6 @@ class ImageIndex:
                 self._asked[name][1] -= 1
         if after is not None:
             _count(self._asked, after.images)
-
-    def pod_added(self, pod: PodInfo, slot: int) -> None:
-        """Ignored: the kubelet reports the images of a node."""
-
-    def pod_removed(self, pod: PodInfo, slot: int) -> None:
-        """See pod_added."""
-
-    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        """Ignored: images do not depend on namespaces."""
 
 
 class ImageLocality(Plugin, ScorePlugin):

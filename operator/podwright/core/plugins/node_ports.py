@@ -6,7 +6,7 @@ address 0.0.0.0 means all addresses; `::` is treated as a single address.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -30,16 +30,15 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.joint_rules import Apart, Barred, JointFilter, JointRule
 from podwright.core.framework.status import SKIP, Status, unschedulable
 from podwright.core.objects.compaction import compact_regularly, shrink
-from podwright.core.objects.node import Node
 from podwright.core.objects.pod import HostPort, PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import WILDCARD, NodeInfo, UsedPorts
-from podwright.core.state.observers import Batch, PodsInRows, one_by_one
+from podwright.core.state.observers import Batch, PlacementObserver, PodsInRows, one_by_one
 
 _TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
 
-class PortIndex:
+class PortIndex(PlacementObserver):
     """Which rows of the node table use which host ports. Pods with equal ports count as one, so that a pod with many
     ports costs no more on many nodes than on one.
     """
@@ -104,12 +103,6 @@ class PortIndex:
 
     def batch(self, pods: PodsInRows) -> Batch:
         return one_by_one(self, [each for each in pods if each[0].ports])
-
-    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """Ignored: nodes themselves use no ports."""
-
-    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        """Ignored: ports do not depend on namespaces."""
 
 
 class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions, JointFilter):

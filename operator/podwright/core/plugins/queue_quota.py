@@ -1,7 +1,7 @@
 """QueueQuota: pods wait while a bound of their queue, or of a queue above it, forbids them to start.
 
-It works in every profile and cannot be disabled. `Queues` refuses the pods in PreFilter, and `Places` nodes whose
-flavors have no room, after all filters; the plugin has the queueing hints. Members of a gang that a plan has assumed
+It works in every profile and cannot be disabled. `Bounds` refuses the pods in PreFilter, and nodes whose flavors have
+no room after all filters; the plugin has the queueing hints. Members of a gang that a plan has assumed
 count, so a gang is within its limits as a whole or waits.
 """
 
@@ -46,21 +46,21 @@ class QueueQuota(Plugin, EnqueueExtensions):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._queues = queues_of(handle.cache)
-        self._keys = HintKeys(self._freed, self._waits_below)
 
     def hints(self) -> Sequence[EventHint]:
         """A pod that leaves a queue helps only those below the same queue at the top, unless free room is a bound."""
+        keys = HintKeys(self._freed, self._waits_below)
         return (
-            EventHint(ClusterEvent(ASSIGNED_POD, _LEAVES), self._may_start, keys=self._keys),
+            EventHint(ClusterEvent(ASSIGNED_POD, _LEAVES), self._may_start, keys=keys),
             *(EventHint(event, self._may_start) for event in _MAY_START),
         )
 
     def _may_start(self, pod: PodInfo, _before: Any, _after: Any) -> Hint:
-        return Hint.SKIP if self._queues.bound(pod) is not None else Hint.QUEUE
+        return Hint.SKIP if self._queues.bounds.of(pod) is not None else Hint.QUEUE
 
     def _freed(self, before: PodInfo | None, after: PodInfo | None) -> str | None:
         pod = before or after
-        return None if pod is None or self._queues.lends_less else self._queues.top_of(pod)
+        return None if pod is None or self._queues.bounds.lends_less else self._queues.top_of(pod)
 
     def _waits_below(self, pod: PodInfo) -> Iterable[str]:
         top = self._queues.top_of(pod)

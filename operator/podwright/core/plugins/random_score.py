@@ -7,23 +7,21 @@ decisions are reproducible, and the core needs no random source.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podwright.core.framework.interface import (
     MAX_SCORE,
     CycleState,
     Feasible,
-    Handle,
     Int64s,
     Plugin,
     Scope,
     ScorePlugin,
 )
+from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
 _BITS: Final = 2**64 - 1
@@ -37,12 +35,6 @@ class RandomScore(Plugin, ScorePlugin):
     name = "RandomScore"
     scope = Scope.NODE
 
-    def __init__(self, args: Any, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._hashes = np.zeros(0, np.uint64)
-        self._names: list[str] = []
-        self._epoch = -1
-
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         mixed = _hash(pod.uid) ^ _hash(node.name)
         mixed = ((mixed ^ (mixed >> 30)) * _FIRST_FACTOR) & _BITS
@@ -50,7 +42,8 @@ class RandomScore(Plugin, ScorePlugin):
         return ((mixed >> 32) * (MAX_SCORE + 1)) >> 32
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
-        mixed = feasible.take(self._column(feasible.table)) ^ np.uint64(_hash(pod.uid))
+        hashes = self.handle.cache.derived.get(self.name, _hash_of, np.uint64)
+        mixed = feasible.take(hashes) ^ np.uint64(_hash(pod.uid))
         mixed ^= mixed >> np.uint64(30)
         mixed *= np.uint64(_FIRST_FACTOR)
         mixed ^= mixed >> np.uint64(27)
@@ -60,18 +53,9 @@ class RandomScore(Plugin, ScorePlugin):
         mixed >>= np.uint64(32)
         return mixed.view(np.int64)
 
-    def _column(self, table: NodeTable) -> NDArray[np.uint64]:
-        """uint64[nodes]: the hash of each node's name."""
-        if self._epoch != table.epoch:
-            if len(self._hashes) < table.size:
-                self._hashes = np.resize(self._hashes, 2 * table.size)
-            self._names += [""] * (table.size - len(self._names))
-            for slot, name in enumerate(table.names):
-                if name != self._names[slot]:
-                    self._hashes[slot] = _hash(name)
-                    self._names[slot] = name
-            self._epoch = table.epoch
-        return self._hashes[: table.size]
+
+def _hash_of(node: Node) -> int:
+    return _hash(node.name)
 
 
 def _hash(text: str) -> int:

@@ -5,13 +5,15 @@ Source of the rules: the Kubernetes documentation, "Pod Priority and Preemption"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from dataclasses import field
+from typing import Final
 
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import Status, unresolvable
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import BudgetRules
 from podwright.core.preemption.queue_claims import QueueClaim
@@ -21,20 +23,6 @@ from podwright.core.state.nodeinfo import NodeInfo
 
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _PRIORITY_SHIFT: Final = 2**31
-
-
-class FilterRunner(Protocol):
-    """The part of `Framework` that a dry run needs."""
-
-    def filter_node_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
-
-    def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]: ...
-
-    def verdict_key(self, state: CycleState, pod: PodInfo) -> Hashable | None: ...
-
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None: ...
-
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +45,7 @@ class DryRun:
 
 
 def select_victims(
-    runner: FilterRunner,
+    framework: Framework,
     state: CycleState,
     pod: PodInfo,
     node: NodeInfo,
@@ -78,7 +66,7 @@ def select_victims(
     potential = units_below(pod.priority, node.pods.values(), cache) if potential is None else [*potential]
     if not potential:
         return unresolvable(NO_VICTIMS)
-    copy = _NodeCopy(runner, state.clone(), pod, node.clone(), cache)
+    copy = _NodeCopy(framework, state.clone(), pod, node.clone(), cache)
     for unit in potential:
         copy.remove(unit)
     rejection = copy.filter()
@@ -110,7 +98,7 @@ class _NodeCopy:
     kube-scheduler's dry run does.
     """
 
-    runner: FilterRunner
+    framework: Framework
     state: CycleState
     pod: PodInfo
     node: NodeInfo
@@ -121,17 +109,17 @@ class _NodeCopy:
             node = self.node if unit.whole is None else self._node_of(other)
             if node is self.node:
                 node.remove(other)
-            self.runner.remove_pod(self.state, self.pod, other, node)
+            self.framework.remove_pod(self.state, self.pod, other, node)
 
     def add(self, unit: Unit) -> None:
         for other in unit.pods:
             node = self.node if unit.whole is None else self._node_of(other)
             if node is self.node:
                 node.add(other)
-            self.runner.add_pod(self.state, self.pod, other, node)
+            self.framework.add_pod(self.state, self.pod, other, node)
 
     def filter(self) -> Status | None:
-        return self.runner.filter_node_with_nominated(self.state, self.pod, self.node)
+        return self.framework.filter_node_with_nominated(self.state, self.pod, self.node)
 
     def _node_of(self, other: PodInfo) -> NodeInfo:
         node = self.cache.placement(other.uid)
@@ -145,39 +133,15 @@ def acceptable(candidates: Sequence[Candidate], now: float) -> list[Candidate]:
     priorities, each shifted to be positive; fewest victims; latest start of the earliest-started victim among those of
     the highest priority.
     """
-    left = list(candidates)
-    for criterion in (_violations, _highest_priority, _priority_sum, _count, _earliest_start(now)):
-        if len(left) < 2:
-            break
-        best = min(criterion(candidate) for candidate in left)
-        left = [candidate for candidate in left if criterion(candidate) == best]
-    return left
+    costs = [_cost(candidate, now) for candidate in candidates]
+    least = min(costs, default=None)
+    return [candidate for candidate, cost in zip(candidates, costs, strict=True) if cost == least]
 
 
-def _violations(candidate: Candidate) -> float:
-    return candidate.violations
-
-
-def _highest_priority(candidate: Candidate) -> float:
-    return candidate.victims[0].priority
-
-
-def _priority_sum(candidate: Candidate) -> float:
-    return sum(victim.priority + _PRIORITY_SHIFT for victim in candidate.victims)
-
-
-def _count(candidate: Candidate) -> float:
-    return len(candidate.victims)
-
-
-def _earliest_start(now: float) -> Callable[[Candidate], float]:
-    def criterion(candidate: Candidate) -> float:
-        highest = max(victim.priority for victim in candidate.victims)
-        starts = [
-            now if victim.start_time is None else victim.start_time
-            for victim in candidate.victims
-            if victim.priority == highest
-        ]
-        return -min(starts)
-
-    return criterion
+def _cost(candidate: Candidate, now: float) -> tuple[float, ...]:
+    victims = candidate.victims
+    priorities = [victim.priority for victim in victims]
+    first = max(priorities)
+    starts = [now if each.start_time is None else each.start_time for each in victims if each.priority == first]
+    shifted = sum(priority + _PRIORITY_SHIFT for priority in priorities)
+    return candidate.violations, victims[0].priority, shifted, len(victims), -min(starts)

@@ -5,12 +5,10 @@ another.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
-from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
-from podwright.core.state.observers import Batch, PodsInRows
+from podwright.core.state.observers import Batch, PlacementObserver, PodsInRows
 
 
 def may_be_below(priority: int, cache: Cache) -> bool:
@@ -20,8 +18,8 @@ def may_be_below(priority: int, cache: Cache) -> bool:
     )
 
 
-class PlacedPriorities:
-    """See the module. A `PlacementObserver`."""
+class PlacedPriorities(PlacementObserver):
+    """See the module."""
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
@@ -53,9 +51,3 @@ class PlacedPriorities:
                     del counts[priority]
 
         return change
-
-    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        pass
-
-    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        pass

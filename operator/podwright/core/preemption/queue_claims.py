@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from heapq import merge
@@ -23,18 +23,21 @@ from typing import Any
 
 import numpy as np
 
-from podwright.core.framework.program import Floats, Positions, Rows
+from podwright.core.framework.program import Positions, Rows
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.preemption.budgets import BudgetRules, Budgets
 from podwright.core.preemption.units import ABOVE_ALL, Unit, importance, priority_of, units_below
+from podwright.core.queues.bound import Bound
 from podwright.core.queues.flavors import NOWHERE, Place, judged
 from podwright.core.queues.least_first import Importance
-from podwright.core.queues.queues import Bound, queues_of
+from podwright.core.queues.queues import queues_of
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, add_amounts
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.nominator import SYSTEM_CRITICAL
 
 
 @dataclass(slots=True, eq=False)
@@ -129,7 +132,7 @@ class QueueClaim:
         """The resource of which the claim needs the largest part."""
         self._path = [self._level(queue) for queue in leaf.path]
         self._request = self._tree.tracked(self._queues.amounts_together(pods, place))
-        behind = self._queues.promised_behind(pods)
+        behind = self._queues.bounds.promised_behind(pods)
         self._promised = {
             (queue.spec.name, resource): queue.promised.get(resource, 0) - behind.get(resource, 0)
             for queue in leaf.up
@@ -220,6 +223,8 @@ class QueueClaim:
 
     def _is_candidate(self, unit: Unit) -> bool:
         self._cache.deadline.point()
+        if not all(map(self._stays_away, chain(unit.pods, unit.spares))):
+            return False
         staying = [pod for pod in unit.pods if not pod.terminating]
         overdue = self._is_overdue(staying)
         for pod in staying:
@@ -230,6 +235,10 @@ class QueueClaim:
                 return False
         parts = self._parts_of(unit)
         return all(part.reach.own or self._spares(part) for part in parts)
+
+    def _stays_away(self, pod: PodInfo) -> bool:
+        """True if the pod terminates, or would leave its room to the claim. System-critical pods leave room to nobody."""
+        return pod.terminating or (pod.priority < SYSTEM_CRITICAL and self._queues.is_ours(pod))
 
     def _is_overdue(self, pods: Iterable[PodInfo]) -> bool:
         """True if all these pods have run for longer than their queues let them."""
@@ -318,7 +327,7 @@ class QueueClaim:
                     for level in part.reach.above:
                         own.setdefault((level.queue.spec.name, resource), Counter())[column] += amount
         for key, amounts in given.items():
-            rows.at_most(np.array([*amounts]), *_scaled(most[key], amounts))
+            rows.holds(np.array([*amounts]), most[key], [*amounts.values()])
         for parent, takers in reclaimed.items():
             needs = [(level, r, self._above(level, r)) for level in self._path[:parent] for r in self._judged]
             if not any(amount > 0 for _, _, amount in needs):
@@ -329,18 +338,15 @@ class QueueClaim:
             for level, resource, amount in needs:
                 if amount > 0:
                     amounts = own.get((level.queue.spec.name, resource), Counter())
-                    rows.at_least(
-                        np.append([*amounts], taking).astype(np.int64),
-                        0,
-                        np.append([*amounts.values()], -amount) / amount,
-                    )
+                    changes = [*(-each for each in amounts.values()), amount]
+                    rows.holds(np.append([*amounts], taking).astype(np.int64), 0, changes)
         for index, level in enumerate(self._path):
             for resource in self._over_limit(index):
                 name = level.queue.spec.name
                 over = level.left.get(resource, 0) + self._promised_in(name, resource) + self._request[resource]
                 amounts = own.get((name, resource), Counter())
-                least, values = _scaled(over - level.queue.spec.quotas[resource].limit, amounts)
-                rows.at_least(np.array([*amounts], np.int64), least, values)
+                spare = level.queue.spec.quotas[resource].limit - over
+                rows.holds(np.array([*amounts], np.int64), spare, [-each for each in amounts.values()])
 
     def _kept(self, level: _Level, resource: str, parent: int) -> int | None:
         """How much of it a queue below the parent keeps in any order of taking; None if it may lose all."""
@@ -352,7 +358,7 @@ class QueueClaim:
     @property
     def bound(self) -> Bound | None:
         """What forbids the first of the pods to start in the place, besides what holds on all nodes."""
-        return self._queues.bound_at(self._first, self.place)
+        return self._queues.bounds.at(self._first, self.place)
 
     @property
     def within_limits(self) -> bool:
@@ -528,12 +534,15 @@ class QueueClaim:
 
     def _lacking(self) -> frozenset[str]:
         """The resources of which the claim requests more than is free in the cluster."""
-        top = self._tree.top
+        top, lost = self._tree.top, self._queues.lost_with_ending_pods()
         return frozenset(
             resource
             for resource, amount in self._judged.items()
             if amount + self._promised_in("", resource)
-            > top.share.get(resource, 0) - top.held.get(resource, 0) + top.going.get(resource, 0)
+            > top.share.get(resource, 0)
+            - top.held.get(resource, 0)
+            + top.going.get(resource, 0)
+            - lost.get(resource, 0)
         )
 
     # Internals
@@ -633,12 +642,6 @@ class QueueClaim:
                     level.left[resource] = level.left.get(resource, 0) + sign * amount
             if not part.reach.own:
                 self._reclaimed[part.reach.parent] -= sign
-
-
-def _scaled(bound: int, amounts: Mapping[int, int]) -> tuple[float, Floats]:
-    """Both as parts of the largest amount."""
-    largest = max(amounts.values(), default=1) or 1
-    return bound / largest, np.array([*amounts.values()]) / largest
 
 
 def has_queue(cache: Cache, pod: PodInfo) -> bool:

@@ -32,7 +32,7 @@ before many pods are put in their queues again: who changes queues all the time 
 
 
 class QueueOrder(RoomWaiters, Protocol):
-    """Whose turn it is. `Queues` in core/queues is one."""
+    """Whose turn it is. `Turns` in core/queues is one."""
 
     @property
     def structure(self) -> int:

@@ -7,7 +7,7 @@ room, it is offered to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Protocol
 
@@ -22,6 +22,9 @@ room.
 
 class RoomWaiters(Protocol):
     """The bounds of queues, and the pods that are tried again because these let them start."""
+
+    ended_promises: dict[str, PodInfo]
+    """Empty if `take_ended_promises` has none to return."""
 
     @property
     def plugin(self) -> str:
@@ -46,10 +49,22 @@ class RoomWaiters(Protocol):
         """True if no bound forbids the pod to start beside those that are tried again."""
 
     def bound_of(self, pod: PodInfo) -> Hashable:
-        """The bound that holds the pod back, and what pods have in common that it holds alike. None if none does."""
+        """The bound that holds the pod back, or its gang as a whole, and what pods have in common that it holds alike.
+        None if none does.
+        """
+
+    def take_changed_bounds(self) -> Collection[str]:
+        """The uids of waiting pods of which `bound_of` may not be what it was, whoever holds how much. Each is returned
+        once.
+        """
+
+    def take_ended_promises(self) -> Sequence[PodInfo]:
+        """The pods that lost their nomination since the last call, and did not get a node."""
 
     def refuses(self, bound: Any, pod: PodInfo) -> bool:
-        """True if it is clear from this bound alone, which has held the pod back, that it is not admitted."""
+        """True if it is clear from this bound alone, which has held the pod back, that it is not admitted. So it is for
+        all pods with this bound, except those of `take_changed_bounds`.
+        """
 
     def still_holds(self, bound: Any, pod: PodInfo) -> bool:
         """True if this bound holds the pod back beside those that are tried again, or if none does."""
@@ -175,17 +190,25 @@ class HeldBack:
         """
         turns = self._turns
         top, keys = _Line(), dict[str, Any]()  # keys by queue, until a pod is tried again
+        refused = dict[Hashable, bool]()  # by bound of gangs, until then
 
         def key_of(name: str) -> Any:
             if name not in keys:
                 keys[name] = turns.turn_key(name)
             return keys[name]
 
+        def is_refused(queued: QueuedPod) -> bool:
+            if not queued.pod.group:
+                return turns.refuses(queued.bound, queued.pod)
+            if queued.bound not in refused:
+                refused[queued.bound] = turns.refuses(queued.bound, queued.pod)
+            return refused[queued.bound]
+
         for number, (key, alike) in enumerate([*self._alike.items()]):
             queued = alike.any_of(waits)
             if queued is None:
                 del self._alike[key]
-            elif queued.pod.group or (not turns.refuses(queued.bound, queued.pod) and turns.admits(queued.pod)):
+            elif not is_refused(queued) and (queued.pod.group or turns.admits(queued.pod)):
                 line = top
                 for name in reversed(turns.turn_path(queued.pod)):
                     if name not in line.known:
@@ -207,17 +230,19 @@ class HeldBack:
                 continue  # no pods are left there
             _, number, alike = heappop(line.pods)
             queued, ranked = alike.any_of(waits), alike.rank(self._rank)
-            if queued is None:
-                continue
+            if queued is None or is_refused(queued):
+                continue  # those that are tried again need the room
             if queued.pod.group:
                 if not lacks_room(queued, check):
                     members = [member for _, _, member in sorted(ranked)]
                     ranked.clear()
                     yield from filter(waits, members)
                     keys.clear()
+                    refused.clear()
             elif turns.admits(queued.pod):
                 heappop(ranked)
                 if ranked:
                     heappush(line.pods, (ranked[0][0], number, alike))
                 yield queued
                 keys.clear()
+                refused.clear()

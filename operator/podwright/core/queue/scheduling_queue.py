@@ -48,6 +48,10 @@ SOON_INTERVAL: Final = 5.0
 """Seconds after such a retry until `retry_due_soon` makes another one."""
 NAMES_PER_TURN: Final = 256
 """Of how many pods that bounds hold back it is looked at a time whether these are still the ones that they name."""
+GATES_PER_TURN: Final = 256
+"""Of how many gated pods it is looked at a time whether an event opens their gates, which takes up to 25 us each."""
+EVENTS_PER_GATE: Final = 8
+"""The most events that are kept for a gated pod until it is looked at. With more, everything may have changed."""
 POD_LEFT: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
 """For those who wait, a pod that did not use its room is like one that left it."""
 
@@ -102,6 +106,8 @@ class SchedulingQueue:
         """At how many of these is to be looked: from the last one on at which that was done, and round."""
         self._looked_at = 0
         """At how many that was done so far."""
+        self._to_open: dict[str, list[Occurrence]] = {}
+        """By uid: the gated pods that events may help, until that is looked at."""
         self._last_due = clock()
         """When pods were last retried without an event."""
         self._next_flush = self._next_due = self._due_again = self._last_due + FLUSH_INTERVAL
@@ -138,7 +144,11 @@ class SchedulingQueue:
         if queued is None:
             self.add(pod)
             return
+        self._open_gate(pod.uid)
         before, queued.pod = queued.pod, pod
+        if before.group != pod.group:
+            queued.bound = None
+            self._waiting.hold(queued, None)
         event = pod_update(before, pod)
         if event is None:
             return
@@ -169,6 +179,9 @@ class SchedulingQueue:
         If none is due, a rejected pod leaves backoff early. A costly pod, and one whose attempt ended in an error, does
         not. `if_sorted`: None while `is_unsorted`, also because backoffs have ended.
         """
+        if self._to_open and if_sorted:
+            return None
+        self._open_gates(len(self._to_open))
         fair = self._active.fair if if_sorted and len(self._pods) > MANY else None
         self._flush(None if fair is None else MANY + 1)
         if fair is not None and fair.is_unsorted:
@@ -183,15 +196,21 @@ class SchedulingQueue:
 
     @property
     def is_unsorted(self) -> bool:
-        """True if `pop` would put many pods in their queues of teams at once: call `sort` first."""
+        """True if `pop` would put many pods in their queues of teams, or open many gates, at once: call `sort` first."""
         fair = self._active.fair
-        return fair is not None and fair.is_unsorted
+        return bool(self._to_open) or (fair is not None and fair.is_unsorted)
 
     def sort(self) -> Generator[None, None, None]:
-        """Puts active pods in their queues of teams. Yields between two steps, in which everything may change."""
-        while (fair := self._active.fair) is not None and fair.is_unsorted:
-            yield from fair.sort()
-            self._flush(MANY + 1)
+        """Opens gates, so that `pop` finds a gang with all of its members, and puts active pods in their queues of teams.
+        Yields between two steps, in which everything may change.
+        """
+        while self.is_unsorted:
+            while self._to_open:
+                self._open_gates(GATES_PER_TURN)
+                yield
+            if (fair := self._active.fair) is not None and fair.is_unsorted:
+                yield from fair.sort()
+                self._flush(MANY + 1)
 
     def pop_costly(self) -> QueuedPod | None:
         """Pops another pod of the lane, which is to be decided together with the one before, or None: also while
@@ -205,6 +224,7 @@ class SchedulingQueue:
 
         None if the pod is unknown, in flight or gated, or was gated before its first attempt.
         """
+        self._open_gate(uid)
         queued = self._pods.get(uid)
         if queued is None or queued.place is Place.IN_FLIGHT or (queued.place is Place.GATED and not queued.rejectors):
             return None
@@ -216,7 +236,7 @@ class SchedulingQueue:
         """The clock time at which `pop` may return a pod; None if only an event can change that."""
         now = self._clock()
         due = [time for time in (self._active.due(now), self._backoff.due(now)) if time is not None]
-        if now in due or self._unused or self._names_due:
+        if now in due or self._unused or self._names_due or self._to_open:
             return now
         if self._waiting:
             due.append(min(self._next_flush, self._next_due))
@@ -403,25 +423,42 @@ class SchedulingQueue:
         self._in_flight.record(occurrence)
         if not self._waiting:
             return
-        check, order = (unchecked, None) if event.resource == ANY else (self._room_checks(), self._order)
+        check, order = self._room_check(event), None if event.resource == ANY else self._order
         held: list[QueuedPod] = []
-        for queued in self._waiting.candidates(occurrence):
+        refused = dict[Hashable, bool]()
+
+        def still_held(bound: Hashable, queued: QueuedPod) -> bool:
+            """Those that the limit refuses that they named are left out at once."""
+            if bound not in refused:
+                refused[bound] = order is not None and order.refuses(bound, queued.pod)
+            return refused[bound]
+
+        self._renew_bounds()
+        for queued in self._waiting.candidates(occurrence, still_held=still_held):
             if queued.uid == exclude or (up_to_priority is not None and queued.pod.priority > up_to_priority):
                 continue
-            if order is not None and is_held(queued, order):
-                held.append(queued)
+            if queued.place is Place.GATED:
+                events = self._to_open.setdefault(queued.uid, [])
+                if len(events) == EVENTS_PER_GATE:
+                    events[-1] = Occurrence(EVERYTHING_CHANGED, None, None)
+                else:
+                    events.append(occurrence)
+            elif order is not None and is_held(queued, order):
+                # A bound holds all gangs alike that name it; a pod may have changed since it named its own.
+                if not (
+                    still_held(queued.bound, queued) if queued.pod.group else order.refuses(queued.bound, queued.pod)
+                ):
+                    held.append(queued)
             elif lacks_room(queued, check):
                 queued.room_in_vain = False
             else:
-                gathers = order is not None and not queued.room_in_vain and order.gathers_room(queued.pod)
-                self._requeue_if_helped(queued, occurrence, at_once=gathers)
-                queued.for_room = check is not unchecked and queued.place in (Place.ACTIVE, Place.BACKOFF)
+                self._retry_waiting(queued, occurrence, check)
+        self._open_gates(GATES_PER_TURN)
         if order is None or not held:
             return
-        # Those that the limit refuses that they named are left out at once.
-        freed = [each for each in held if each.pod.group or not order.refuses(each.bound, each.pod)]
-        self._retry_in_turn(HeldBack(freed, rank=self._rank, turns=order), check, occurrence)
-        self._named, self._named_label, self._names_due = held, event.label, len(held)
+        self._retry_in_turn(HeldBack(held, rank=self._rank, turns=order), check, occurrence)
+        self._named, self._named_label = [each for each in held if not each.pod.group], event.label
+        self._names_due = len(self._named)
 
     def activate(self, uid: str) -> None:
         """Retries the pod without backoff, unless it is gated. An unknown uid, or that of a pod in flight, is not an
@@ -437,6 +474,7 @@ class SchedulingQueue:
         """Runs PreEnqueue for a pod again, because its answer has changed without an event. If the gate is open now, a
         waiting pod still waits for the events of the plugins that rejected it. Ignores an unknown pod, and one in flight.
         """
+        self._open_gate(uid)
         queued = self._pods.get(uid)
         if queued is None or queued.place is Place.IN_FLIGHT:
             return
@@ -479,6 +517,7 @@ class SchedulingQueue:
 
     def _waiting_pod(self, uid: str) -> QueuedPod | None:
         """The pod, if it waits. A pod in flight is marked to be retried instead."""
+        self._open_gate(uid)
         queued = self._pods.get(uid)
         if queued is None or queued.place is Place.ACTIVE:
             return None
@@ -565,6 +604,37 @@ class SchedulingQueue:
             self._leave(queued)
             self._retry(queued, label, skip_backoff=at_once or skips_backoff(queued, helped, occurrence))
 
+    def _room_check(self, event: ClusterEvent) -> RoomCheck:
+        return unchecked if event.resource == ANY else self._room_checks()
+
+    def _retry_waiting(self, queued: QueuedPod, occurrence: Occurrence, check: RoomCheck) -> None:
+        """Retries a pod that no bound holds back, if the event may help it. `check`: of the event."""
+        order = None if occurrence.event.resource == ANY else self._order
+        gathers = order is not None and not queued.room_in_vain and order.gathers_room(queued.pod)
+        self._requeue_if_helped(queued, occurrence, at_once=gathers)
+        queued.for_room = check is not unchecked and queued.place in (Place.ACTIVE, Place.BACKOFF)
+
+    def _open_gates(self, most: int) -> None:
+        """Retries some of the gated pods that an event may help. The members of a gang may be thousands."""
+        for uid in [*islice(self._to_open, most)]:
+            self._open_gate(uid)
+
+    def _open_gate(self, uid: str) -> None:
+        """Retries a gated pod that events may help, before anything else happens to it. Ignores all others."""
+        for occurrence in self._to_open.pop(uid, ()):
+            queued = self._pods[uid]
+            if queued.place is Place.GATED:
+                self._retry_waiting(queued, occurrence, self._room_check(occurrence.event))
+
+    def _renew_bounds(self) -> None:
+        """Finds the bounds of gangs again that others may hold back now. A pod says which one does when it is tried."""
+        for uid in () if self._order is None else self._order.take_changed_bounds():
+            queued = self._pods.get(uid)
+            if queued is not None:
+                if queued.pod.group:
+                    queued.bound = self._bound_of(queued)
+                self._waiting.hold(queued, queued.bound if queued.pod.group else None)
+
     def _retry_in_turn(self, held: HeldBack, check: RoomCheck, occurrence: Occurrence) -> None:
         """Retries those of the pods held back by bounds of queues that these admit now."""
         order = self._order
@@ -600,6 +670,16 @@ class SchedulingQueue:
         if self._order is not None and self._order.tried(queued.uid):
             self._unused.append(queued.pod)
 
+    def _promises_ended(self, pods: Sequence[PodInfo], order: QueueOrder) -> None:
+        """What was promised to these pods is offered as well, also to those that have been tried since the last event:
+        events have left them out because of the promise.
+        """
+        self._events += 1
+        self._offered.clear()
+        self._unused += pods
+        for pod in {order.top_of(pod): pod for pod in pods}.values():
+            self._in_flight.record(Occurrence(POD_LEFT, pod, None))
+
     def _offer_unused(self) -> None:
         """Offers room that pods did not use to those that have not been tried since the last event: the others found
         that it is not enough for them.
@@ -608,13 +688,14 @@ class SchedulingQueue:
         order = self._order
         if order is None or not unused:
             return
+        self._renew_bounds()
         for top, pod in {order.top_of(pod): pod for pod in unused}.items():
             occurrence = Occurrence(POD_LEFT, pod, None)
             if top not in self._offered:
                 waiting = self._waiting.candidates(occurrence, order.plugin)
                 untried = [*filter(self._is_untried, waiting)]
                 self._offered[top] = HeldBack(untried, rank=self._rank, turns=order)
-                self._named = [*dict.fromkeys((*self._named, *untried))]
+                self._named = [*dict.fromkeys((*self._named, *(each for each in untried if not each.pod.group)))]
             self._names_due, self._named_label = len(self._named), POD_LEFT.label
             self._retry_in_turn(self._offered[top], self._room_checks(), occurrence)
 
@@ -670,16 +751,25 @@ class SchedulingQueue:
 
     def _wait(self, queued: QueuedPod) -> None:
         queued.place = Place.UNSCHEDULABLE
-        order = self._order
-        held = order is not None and is_held(queued, order)
-        queued.bound = order.bound_of(queued.pod) if order is not None and held else None
+        queued.bound = self._bound_of(queued)
+        held = self._order is not None and is_held(queued, self._order)
         if held and queued.events_seen != self._events:
             self._offered.clear()  # room is offered to this one, too
         self._waiting.add(queued, queued.rejectors, self._hints_of(queued.pod))
         self._observer.pod_queued(Place.UNSCHEDULABLE.value, ATTEMPT_FAILED)
 
+    def _bound_of(self, queued: QueuedPod) -> Any:
+        """The bound that holds the pod back. None for a gang that may start without an event for all of its plugins: it
+        is tried whatever holds it back.
+        """
+        order = self._order
+        if order is None or not is_held(queued, order) or (queued.pod.group and queued.pending_plugins):
+            return None
+        return order.bound_of(queued.pod)
+
     def _remove(self, uid: str) -> QueuedPod | None:
         queued = self._pods.pop(uid, None)
+        self._to_open.pop(uid, None)
         if not self._pods:
             self._pods.clear()  # an empty dict keeps the capacity that a burst needed
         return queued
@@ -695,6 +785,8 @@ class SchedulingQueue:
 
     def _flush(self, most: int | None) -> None:
         """`most`: how many pods may leave backoff; None: all."""
+        if (order := self._order) is not None and order.ended_promises and (ended := order.take_ended_promises()):
+            self._promises_ended(ended, order)
         if self._unused:
             self._offer_unused()
         if self._names_due:

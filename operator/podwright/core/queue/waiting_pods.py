@@ -6,12 +6,12 @@ So an event finds the pods that it may help without a look at all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from podwright.core.framework.cluster_events import ANY
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.queue.hinting import Hints, Occurrence, hints_for
-from podwright.core.queue.pods_of_plugin import PodsOfPlugin
+from podwright.core.queue.pods_of_plugin import PodsOfPlugin, StillHeld
 from podwright.core.queue.queued_pod import Place, QueuedPod
 
 
@@ -33,14 +33,18 @@ class WaitingPods:
             key = (id(hints), plugin, queued.place is Place.GATED and plugin == queued.gated_by)
             if key not in self._buckets:
                 self._buckets[key] = (hints, PodsOfPlugin(hints.get(plugin, ())))
-            pods = self._buckets[key][1]
-            pods.add(queued.uid, queued.pod, queued)
-            queued.buckets.append(pods)
+            queued.buckets.append(self._buckets[key][1])
+        self.updated(queued, queued.bound if queued.place is Place.UNSCHEDULABLE else None)
 
-    def updated(self, queued: QueuedPod) -> None:
-        """The pod has changed; one that is not here is not an error."""
+    def updated(self, queued: QueuedPod, bound: Hashable = None) -> None:
+        """The pod has changed; one that is not here is not an error. `bound`: holds it back; None: not known."""
         for pods in queued.buckets:
-            pods.add(queued.uid, queued.pod, queued)
+            pods.add(queued.uid, queued.pod, queued, bound)
+
+    def hold(self, queued: QueuedPod, bound: Hashable) -> None:
+        """Another bound holds the pod back; one that is not here is not an error."""
+        for pods in queued.buckets:
+            pods.hold(queued.uid, bound)
 
     def remove(self, queued: QueuedPod) -> None:
         """Removes a pod; one that is not here is not an error."""
@@ -54,9 +58,11 @@ class WaitingPods:
             if not pods:
                 pods.clear()  # an empty dict keeps the capacity that a burst needed
 
-    def candidates(self, occurrence: Occurrence, only: str = "") -> list[QueuedPod]:
+    def candidates(
+        self, occurrence: Occurrence, only: str = "", still_held: StillHeld[QueuedPod] | None = None
+    ) -> list[QueuedPod]:
         """The pods of all plugins that have a hint for this event, without those that the hint's keys rule out. `only`:
-        of this plugin.
+        of this plugin. `still_held`: see `PodsOfPlugin.concerned`.
         """
         if occurrence.event.resource == ANY:
             return list(self)
@@ -65,7 +71,7 @@ class WaitingPods:
             if not pods or plugin != (only or plugin):
                 continue
             for hint in hints_for(hints, plugin, occurrence.event, gate=gate):
-                found.update(pods.concerned(hint, occurrence.before, occurrence.after))
+                found.update(pods.concerned(hint, occurrence.before, occurrence.after, still_held))
         return list(found.values())
 
     @property

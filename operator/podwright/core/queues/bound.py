@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
+
+from podwright.core.objects.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +21,9 @@ class Bound:
     held: int = 0
     limit: int = 0
     requested: int = 0
-    kind: Literal["", "limit", "kept", "guarantee", "user"] = ""
-    """Of a bound that is an amount: the queue's limit, what others keep, its guarantee, the limit of a user. "": of a
-    group.
+    kind: Literal["", "limit", "gang", "kept", "guarantee", "user"] = ""
+    """Of a bound that is an amount: the queue's limit for a pod or a gang, what others keep, its guarantee, the limit of a
+    user.
     """
 
     @property

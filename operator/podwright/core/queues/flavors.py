@@ -80,6 +80,8 @@ class Flavors:
         self._places: dict[int, Place] = {}
         """By row of the table: those of nodes with a flavor."""
         self._column: tuple[NDArray[np.intp], Sequence[Place]] | None = None
+        self._pairs: NDArray[np.intp] = np.zeros((0, 2), np.intp)
+        """[pairs, 2]: each flavor, as an index of `labels`, with the places that have it, as indices of these."""
         self._offering: dict[frozenset[str], Sequence[Place]] = {}
         self._offering_at = -1
         self._allowed: RecentCache[tuple[NodeAffinity, Place], bool] = RecentCache(_REMEMBERED)
@@ -171,12 +173,26 @@ class Flavors:
             for slot, place in self._places.items():
                 column[slot] = known.setdefault(place, len(known))
             self._column = column, [*known]
+            numbers = {flavor: number for number, flavor in enumerate(self.labels)}
+            pairs = [(numbers[flavor], index) for place, index in known.items() for flavor in place]
+            self._pairs = np.array(pairs, np.intp).reshape(-1, 2)
         return self._column
 
     def nodes_of(self, flavor: str) -> NDArray[np.bool_]:
         """bool[nodes]: the nodes of a flavor."""
         column, places = self.column()
         return np.array([flavor in place for place in places], np.bool_)[column]
+
+    def sums(self, amounts: NDArray[np.int64]) -> Mapping[str, int]:
+        """The sum of these amounts, int64[nodes], over the nodes of each flavor, and over all nodes under ""."""
+        found = {"": int(amounts.sum())}
+        if self.labels:
+            column, places = self.column()
+            of_places, of_flavors = np.zeros(len(places), np.int64), np.zeros(len(self.labels), np.int64)
+            np.add.at(of_places, column, amounts)
+            np.add.at(of_flavors, self._pairs[:, 0], of_places[self._pairs[:, 1]])
+            found.update(zip(self.labels, of_flavors.tolist(), strict=True))
+        return found
 
     def has_nodes(self, flavor: str) -> bool:
         return any(flavor in place for place in self.column()[1])

@@ -47,9 +47,9 @@ class Membership:
         """The labels of namespaces that have any."""
         self._selectors: dict[str, LabelSelector] = {}
         """By queue that not all namespaces may use: those that may."""
-        self.first_labels: dict[str, tuple[LabelSet, str]] = {}
-        """By uid of pods with a node whose labels, or QUEUE_ANNOTATION, have changed there: those with which they got
-        it.
+        self.first_labels: dict[str, tuple[LabelSet, str, str]] = {}
+        """By uid of pods with a node whose labels, QUEUE_ANNOTATION or POLICY_ANNOTATION have changed there: those with
+        which they got it.
         """
         self._left: PodInfo | None = None
         """The pod that left its node last. If it comes back at once, it has changed."""
@@ -57,8 +57,8 @@ class Membership:
 
     def named_by(self, pod: PodInfo) -> tuple[str, Source]:
         """The queue that the pod, its policy or its namespace names, which may not exist, and which of them does."""
-        if self.first_labels and pod.node_name and (kept := self.first_labels.get(pod.uid)) is not None:
-            pod = replace(pod, labels=kept[0], queue=kept[1])
+        if self.first_labels:
+            pod = self.as_first(pod)
         for key in self.keys:
             if key == QUEUE_ANNOTATION:
                 if name := pod.queue.rstrip(OUTSIDE):
@@ -71,6 +71,11 @@ class Membership:
             return name, "policy"
         name = self._of_namespace.get(pod.namespace, _NO_LABELS).get(LABEL, "")
         return name, "namespace" if name else ""
+
+    def as_first(self, pod: PodInfo) -> PodInfo:
+        """The pod with what it said when it got its node."""
+        kept = self.first_labels.get(pod.uid) if self.first_labels and pod.node_name else None
+        return pod if kept is None else replace(pod, labels=kept[0], queue=kept[1], policy=kept[2])
 
     def contradiction(self, pod: PodInfo) -> str:
         """Which field of the pod, or its group, names another queue than that to which it belongs; empty if none does."""
@@ -116,8 +121,7 @@ class Membership:
 
     def user_of(self, pod: PodInfo) -> str:
         """The user whose pod it is; empty if nobody is named."""
-        kept = self.first_labels.get(pod.uid) if self.first_labels and pod.node_name else None
-        return (pod.labels if kept is None else kept[0]).get(USER_LABEL, "")
+        return self.as_first(pod).labels.get(USER_LABEL, "")
 
     def select(self, queue: str, namespaces: LabelSelector) -> bool:
         """These namespaces may use the queue. Returns whether that is new."""
@@ -154,8 +158,8 @@ class Membership:
         left = self._left
         if left is None or left.uid != pod.uid:
             return
-        if left.labels is not pod.labels or left.queue != pod.queue:
-            self.first_labels.setdefault(pod.uid, (left.labels, left.queue))
+        if left.labels is not pod.labels or (left.queue, left.policy) != (pod.queue, pod.policy):
+            self.first_labels.setdefault(pod.uid, (left.labels, left.queue, left.policy))
 
     def leaves(self, pod: PodInfo) -> None:
         """The pod has no node any more, or changes there."""

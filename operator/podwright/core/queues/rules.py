@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
 from podwright.core.queues.tree import QueueSpec
 
@@ -39,7 +40,8 @@ class QueueRules(QueueSpec):
     firm_priority: int | None = None
     """Pods of at least this priority are never evicted for a pod of a queue. Together they stay within the guarantee of
     their queue, and within those that queues above have. None: there are no such pods."""
-    gather_after: float = 0.0
-    """After this time, room is held for a gang at the head of the queue that has not started. 0: never."""
+    gather_after: float | None = None
+    """After this time, room is held for a gang at the head of the queue that has not started. 0: never. None: what
+    `Queues.gather_after` says."""
     usage_half_life: float = 0.0
     """With one, the queue takes its turn by what it has used on average, not by what it has now."""

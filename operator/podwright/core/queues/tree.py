@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from podwright.core.framework.validation import describe
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import PODS, Requests
@@ -27,7 +28,7 @@ CLAIMS_PER_STEP: Final = 2
 MOST_REQUESTS: Final = 256
 """Of how many requests of pods it is remembered what counts of them."""
 _LEAST_COST: Final = 64
-"""What it costs in claims to find the capacity."""
+"""What it costs in claims to find the capacity, and one more for each resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,25 +456,30 @@ class QueueTree:
 
     def compute_shares(self) -> None:
         """Brings the shares of all queues up to date."""
-        self.steps, self._cost = 0, _LEAST_COST
-        for resource in self.top.share.keys() & self.top.stale:
-            stale = [self.top]
-            while stale:
-                parent = stale.pop()
-                parent.stale.discard(resource)
-                # Most children request few of the resources that queues name, and who requests nothing has no share.
-                wanting = [child for child in parent.children if resource in child.request or child.share.get(resource)]
-                claims, rounding = [_claim(child, resource) for child in wanting], dict[int, int]()
+        self.steps, self._cost = 0, _LEAST_COST + len(self.top.share)
+        stale = [(self.top, self.top.share.keys() & self.top.stale)]
+        while stale:
+            parent, resources = stale.pop()
+            parent.stale -= resources
+            # Most children request few of the resources that queues name, and who never did has no share.
+            wanting: dict[str, list[Queue]] = {}
+            for child in [each for each in parent.children if each.request]:
+                for resource in child.request.keys() & resources:
+                    wanting.setdefault(resource, []).append(child)
+            below: dict[Queue, set[str]] = {}
+            for resource, children in wanting.items():
+                claims, rounding = [_claim(child, resource) for child in children], dict[int, int]()
                 self._cost += len(claims)
                 shares = share_out(parent.share.get(resource, 0), claims, rounding)
-                for index, (child, share) in enumerate(zip(wanting, shares, strict=True)):
+                for index, (child, share) in enumerate(zip(children, shares, strict=True)):
                     child.rounding[resource] = rounding.get(index, 0)
                     moved = child.share.get(resource) != share
                     if moved:
                         self.moved.add(child.spec.name)
                     if (moved or resource in child.stale) and child.children:
-                        stale.append(child)
+                        below.setdefault(child, set()).add(resource)
                     child.share[resource] = share
+            stale += below.items()
         self.top.stale.clear()
 
     def _refuse_cycles(self) -> None:

@@ -1,16 +1,21 @@
 """What queues have used over time: an average with a half-life, and resource-hours, also those of their users.
 
-Between two samples, a queue counts as using what it had at the second one. The caller passes the time in, in seconds
-since the epoch, and saves the record, so that it survives a restart.
+Between two samples, a queue counts as using what it had at the second one, if they are at most MOST_SECONDS apart: what
+it had in a longer time, nobody has seen, and only the average gets less. The caller passes the time in, in seconds since
+the epoch, and saves the record, so that it survives a restart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
+
 HOUR: Final = 3600.0
+MOST_SECONDS: Final = 900.0
+"""See the module. Saved records are up to ten minutes old when a process begins."""
 MAX_USERS: Final = 20
 """Of how many users of a queue without pods the hours are known: those who have used most."""
 USERS_AT_ONCE: Final = 64
@@ -37,6 +42,8 @@ class Record:
         seconds = max(0.0, now - self.at) if self.at else 0.0
         self.at = now
         self.since = self.since or now
+        if seconds > MOST_SECONDS:
+            held = {}
         for resource, amount in held.items():
             self.hours[resource] = self.hours.get(resource, 0.0) + amount * seconds / HOUR
         if not half_life:
@@ -54,6 +61,8 @@ class Record:
         """The users of the queue have had these amounts since the last sample. Yields between two steps."""
         seconds = max(0.0, now - self.users_at) if self.users_at else 0.0
         self.users_at = now
+        if seconds > MOST_SECONDS:
+            seconds = 0.0
         for index, (user, amounts) in enumerate([*held.items()]):
             hours = self.users.setdefault(user, {})
             for resource in self.hours.keys() & amounts.keys():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.queues.amounts import amount_text
 from podwright.core.queues.flavors import Labels, field_of, labels_text
 from podwright.core.queues.rules import QueueRules
 from podwright.core.queues.tree import Queue, QueueSpec, QueueTree
@@ -88,7 +89,8 @@ def overcommitted(queue: Queue) -> InvalidObjectError | None:
         amount = queue.guaranteed.get(resource, 0)
         if 0 < quota.guarantee < amount:
             where = f"{field_of(resource)}.guarantee"
-            text = f"the queues right below are guaranteed {amount}, more than the {quota.guarantee} of this queue"
+            below, own = amount_text(resource, amount), amount_text(resource, quota.guarantee)
+            text = f"the queues right below are guaranteed {below}, more than the {own} of this queue"
             return InvalidObjectError(where, text, kind="SchedulingQueue", name=queue.spec.name)
     return None
 

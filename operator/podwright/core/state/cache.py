@@ -439,6 +439,7 @@ def _counts_alike(known: PodInfo, pod: PodInfo) -> bool:
         known.requests is pod.requests
         and known.labels is pod.labels
         and known.queue == pod.queue
+        and known.policy == pod.policy
         and known.priority == pod.priority
         and known.group == pod.group
         and known.terminating == pod.terminating

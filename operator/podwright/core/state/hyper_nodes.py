@@ -12,18 +12,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.node import Node
 from podwright.core.objects.selectors import LabelSelector
 from podwright.core.objects.sub_groups import MAX_LEVELS
 from podwright.core.state.columns.table import NodeTable
 
+MOST_PROBLEMS: Final = 100
+"""So many HyperNodes that do not count are reported at once; others when these are mended."""
 NAMES_AT_ONCE: Final = 1024
 PATTERNS_AT_ONCE: Final = 64
 _SPARE_NAMES: Final = 1024
@@ -216,7 +219,7 @@ class HyperNodes:
 
     def _problem(self, name: str, problem: str) -> None:
         """The first of each HyperNode is reported."""
-        if name not in self._problems:
+        if name not in self._problems and len(self._problems) < MOST_PROBLEMS:
             self._problems.add(name)
             self.on_problem(name, problem)
 

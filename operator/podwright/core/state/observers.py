@@ -17,18 +17,27 @@ from podwright.core.objects.pod import PodInfo
 
 
 class PlacementObserver(Protocol):
-    """Derives data from which pods are on which nodes. Slots are rows of the table."""
+    """Derives data from which pods are on which nodes. Slots are rows of the table. Those who inherit it ignore what
+    they do not define.
+    """
 
-    def pod_added(self, pod: PodInfo, slot: int) -> None: ...
+    def pod_added(self, pod: PodInfo, slot: int) -> None:
+        """A pod is on the node now."""
+        return
 
-    def pod_removed(self, pod: PodInfo, slot: int) -> None: ...
+    def pod_removed(self, pod: PodInfo, slot: int) -> None:
+        """A pod is no longer on the node."""
+        return
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         """A node was added (`before` is None), changed, or is about to be removed (`after` is None) after all its pods
         were.
         """
+        return
 
-    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None: ...
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
+        """A namespace was added, changed, or removed (it has no labels)."""
+        return
 
 
 MANY: Final = 64

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import chain
 from math import inf
 from typing import Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import (
     ALL,
@@ -40,7 +40,7 @@ from podwright.core.objects.watched_kinds import PRIORITY_CLASS
 from podwright.core.state.hierarchies import Hierarchies
 from podwright.core.state.levels import EXISTING, PLACED, Level, Levels, NamedParts
 from podwright.core.state.object_store import Object, ObjectStore, key_of
-from podwright.core.state.observers import Batch, PodsInRows, one_by_one
+from podwright.core.state.observers import Batch, PlacementObserver, PodsInRows, one_by_one
 
 OnInvalidGroup = Callable[[str, str, Exception], object]
 """Called with (kind, namespace/name, error)."""
@@ -198,8 +198,8 @@ def _is_composite(key: str) -> bool:
     return key.startswith(COMPOSITE_API)
 
 
-class PodGroups:
-    """See the module. A `PlacementObserver`, of pods alone.
+class PodGroups(PlacementObserver):
+    """See the module.
 
     `on_invalid` is called when a group cannot be parsed; the last version that could be parsed stays.
     """
@@ -594,12 +594,6 @@ class PodGroups:
 
     def batch(self, pods: PodsInRows) -> Batch:
         return one_by_one(self, [each for each in pods if each[0].group])
-
-    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """Groups do not depend on nodes."""
-
-    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        """Groups do not depend on namespace labels."""
 
     def compact(self) -> None:
         """Frees the memory that the dictionaries of groups needed when there were more members."""

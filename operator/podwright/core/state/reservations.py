@@ -9,15 +9,16 @@ failed Binding, and the end of the pod are all the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from itertools import groupby, islice
 from math import inf
 from typing import Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly
-from podwright.core.objects.node import Node
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import Owner, PodInfo, parse_pod
+from podwright.core.objects.resources import resource_list
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import NO_RESERVATIONS, Nominator, reservation_of, slot_uid
@@ -180,8 +181,8 @@ class _Known:
     """How many slots more important pods have taken."""
 
 
-class Reservations:
-    """See the module. A `PlacementObserver` of the cache while there is any reservation."""
+class Reservations(PlacementObserver):
+    """See the module. Observes the cache while there is any reservation."""
 
     def __init__(self, cache: Placements) -> None:
         self._cache = cache
@@ -221,22 +222,48 @@ class Reservations:
         """Adds or replaces a reservation. Returns the slots that are no longer held. Raises InvalidObjectError for
         requests that are no quantities.
         """
+        gone = self._begin(reservation)
+        if gone is None:
+            return ()  # only its status has changed
+        for _ in self._fill(self._known[reservation.name]):
+            pass
+        return gone
+
+    def begin(self, reservation: Reservation) -> Generator[None, None, None]:
+        """Adds a new reservation, of which the returned steps hold one slot after the other. Between them, the cache may
+        change.
+        """
+        self._begin(reservation)
+        return self._fill(self._known[reservation.name])
+
+    def _begin(self, reservation: Reservation) -> Sequence[PodInfo] | None:
         known = self._known.get(reservation.name)
         if known is not None and known.reservation == reservation:
-            return ()  # only its status has changed
-        slots = {slot.uid: slot for slot in _slots_of(reservation)}
+            return None
+        for requests, _ in groupby(reservation.slots, key=lambda slot: slot.requests):
+            resource_list(requests, "")
         gone = self.remove(reservation.name)
         if not self._known:
             self._cache.attach(self)
             self._cache.nominator.usable_by = self.usable_by
-        known = self._known[reservation.name] = _Known(reservation, slots)
+        known = self._known[reservation.name] = _Known(reservation)
         self._by_namespace.setdefault(reservation.namespace, []).append(known)
-        for slot in slots.values():
-            self._cache.nominator.add(slot, slot.nominated_node_name)
-        for info in [node for name in {slot.node for slot in reservation.slots} if (node := self._cache.present(name))]:
-            for pod in [*info.pods.values()]:
-                self.pod_added(pod, info.slot)
         return gone
+
+    def _fill(self, known: _Known) -> Generator[None, None, None]:
+        """Ends if the reservation is removed meanwhile."""
+        reservation = known.reservation
+        for slot in _slots_of(reservation):
+            if self._known.get(reservation.name) is not known:
+                return
+            known.free[slot.uid] = slot
+            self._cache.nominator.add(slot, slot.nominated_node_name)
+            yield
+        for name in {slot.node for slot in reservation.slots}:
+            if (info := self._cache.present(name)) is not None and self._known.get(reservation.name) is known:
+                for pod in [*info.pods.values()]:
+                    self.pod_added(pod, info.slot)
+            yield
 
     def extend(self, name: str, slots: Sequence[Slot], until: float) -> None:
         """Adds free slots to a reservation, and holds it until then. Slots that are lost are left out from now on. Raises
@@ -372,12 +399,6 @@ class Reservations:
             if (found := known.taken.pop(pod.uid, None)) is not None:
                 known.free[found.uid] = found
                 self._cache.nominator.add(found, found.nominated_node_name)
-
-    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """A slot on a node that does not exist holds nothing."""
-
-    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        """Reservations name namespaces."""
 
 
 def _slots_of(reservation: Reservation, first: int = 0) -> Iterable[PodInfo]:

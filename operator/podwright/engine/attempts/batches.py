@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from podwright.api.policy_status import PackingStatus
 from podwright.core.cycle import Decision
 from podwright.core.framework.program import Solver
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
@@ -60,6 +61,16 @@ class Batches:
         """By name of policies: the uids of pods in flight that wait for others."""
         self._due: dict[str, dict[str, None]] = {}
         """The same of pods that wait in the lane."""
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Forgets pods that are gone, or were decided under another policy."""
+        left = {name: {uid: None for uid in due if self._waiting(uid)} for name, due in self._due.items()}
+        self._due = {name: due for name, due in left.items() if due}
+
+    def _waiting(self, uid: str) -> QueuedPod | None:
+        queued = self._queue.get(uid)
+        return queued if queued is not None and queued.place is Place.ACTIVE else None
 
     def gather(self, queued: QueuedPod, policy: ActivePolicy) -> None:
         """The popped pod waits for others."""
@@ -89,8 +100,8 @@ class Batches:
                 self._due[policy.compiled.name] = due
                 break
             del due[uid]
-            queued = self._queue.get(uid)
-            if queued is not None and queued.place is Place.ACTIVE and self._queue.take(uid) is not None:
+            queued = self._waiting(uid)
+            if queued is not None and self._queue.take(uid) is not None:
                 taken.append(queued)
         return taken
 

@@ -16,11 +16,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
 from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import described
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
@@ -132,6 +132,7 @@ class Planning:
         self._cpu = cpu
         self._wake = wake
         self._jobs: list[Job] = []
+        self._taking: Steps[Job | None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     # What the loop does
@@ -140,22 +141,28 @@ class Planning:
         """Adds a decision to the next child's."""
         self._jobs.append(job)
 
+    def add_taken(self, taking: Steps[Job | None]) -> None:
+        """Adds a decision about pods that are taken in steps before the child starts, or none. No others join it."""
+        self._taking = taking
+
     @property
     def has_room(self) -> bool:
         """True if more pods may join the next child's decisions."""
         pods = [pod for job in self._jobs for pod in job.pods]
         return (
-            len(pods) < MOST_JOBS
+            self._taking is None
+            and len(pods) < MOST_JOBS
             and not any(pod.conflicts >= CONFLICTS for pod in pods)
             and sum(pod.cost.elsewhere for pod in pods if pod.cost is not None) < BATCH_SECONDS
         )
 
     def start(self) -> None:
         """Starts the child, if there is anything to decide. The lane is busy until all of it is carried out."""
-        if self._jobs:
+        if self._jobs or self._taking is not None:
             jobs, self._jobs = self._jobs, []
+            taking, self._taking = self._taking, None
             self._queue.lane_is_busy = True
-            self._task = asyncio.create_task(self._run(jobs), name="podwright planning")
+            self._task = asyncio.create_task(self._take_and_run(jobs, taking), name="podwright planning")
 
     def cancel(self) -> None:
         """Ends the child. Its pods have no decision."""
@@ -169,6 +176,15 @@ class Planning:
             await asyncio.gather(self._task, return_exceptions=True)
 
     # A child's decisions
+
+    async def _take_and_run(self, jobs: Sequence[Job], taking: Steps[Job | None] | None) -> None:
+        try:
+            taken = None if taking is None else await in_slices(taking)
+            if jobs := [*jobs, *(() if taken is None else (taken,))]:
+                await self._run(jobs)
+        finally:
+            self._queue.lane_is_busy = False
+            self._wake()
 
     async def _run(self, jobs: Sequence[Job]) -> None:
         alone = any(pod.conflicts >= CONFLICTS for job in jobs for pod in job.pods)
@@ -187,8 +203,6 @@ class Planning:
                 job.give_back()
             if alone:
                 self.quiet.end()
-            self._queue.lane_is_busy = False
-            self._wake()
 
     async def _decide(self, left: dict[int, Job], seconds: float) -> None:
         """Removes the jobs from `left` that are carried out. Raises ChildError."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from podwright.api.compile import CompiledPolicy
 from podwright.core.framework.errors import ContractError, ReportException, plugin_traceback, raised_at
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import described
 from podwright.engine.records.metrics import PLUGIN_EXCEPTIONS, Metrics
 from podwright.engine.records.policy_activity import Activities
@@ -57,13 +57,8 @@ class PluginExceptions:
         self._limit = limit
         self._activities = activities
         self._known: OrderedDict[tuple[CompiledPolicy | None, _Trace], _Known] = OrderedDict()
-        self._listeners: list[Callable[[], None]] = []
         self.reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
         """The latest ones, for the process that a child tells of them."""
-
-    def listen(self, changed: Callable[[], None]) -> None:
-        """Calls `changed` whenever a policy's `summary` has changed."""
-        self._listeners.append(changed)
 
     def reporter(self, policy: CompiledPolicy) -> ReportException:
         """The function to which the plugins of this policy report their exceptions."""
@@ -117,8 +112,6 @@ class PluginExceptions:
         self._known[key] = _Known(text)
         if len(self._known) > self._limit:
             self._known.popitem(last=False)
-        for changed in self._listeners:
-            changed()
         return True
 
     def _count(self, who: str, known: _Known) -> None:

@@ -29,7 +29,7 @@ from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.gang_scheduling import args_of
-from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap, Unreadable
+from podwright.core.plugins.rules.params import ConfigMap, Unreadable
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.rules.rule_set import MOST_WORK, RuleSet, RuleWork
 from podwright.core.queue.hinting import registered
@@ -96,7 +96,6 @@ class ActivePolicies:
         """The sort key of the queue."""
         self._unreadable: Unreadable = {}
         handle.cache.groups.eviction_by_policy = self.eviction_of
-        handle.cache.store.listen(CONFIG_MAP, lambda _before, _after: conduct.activities.changed())
 
     def _build(self, policy: CompiledPolicy) -> None:
         plugins = self.plugins
@@ -211,7 +210,6 @@ class ActivePolicies:
         not loaded, "" if they are.
         """
         self._of_files, self._reload_problem = frozenset(of_files), problem
-        self._conduct.activities.changed()
 
     def with_plugins_of_files(self) -> Sequence[CompiledPolicy]:
         """The policies that use plugins of plugin directories."""
@@ -284,7 +282,6 @@ class ActivePolicies:
         """Notes why a ConfigMap with params of policies cannot be read; "" if it can."""
         if why != self._unreadable.get(config_map, ""):
             self._unreadable = {**self._unreadable, config_map: why} if why else _without(self._unreadable, config_map)
-            self._conduct.activities.changed()
 
     def work_of(self, name: str) -> Work:
         """What the policy has done, for its status. `name`: of a local policy, namespace/name."""
@@ -327,6 +324,10 @@ class ActivePolicies:
         """True if a policy decides about pods that ask for this scheduler name."""
         return scheduler_name in self.policy_set.scheduler_names
 
+    def looks_at(self, scheduler_name: str) -> bool:
+        """True if a policy in shadow mode looks at pods that ask for this scheduler name."""
+        return any(policy.spec.scheduler_name == scheduler_name for policy in self.policy_set.shadows)
+
     def of(self, pod: PodInfo) -> ActivePolicy | None:
         """The policy that decides about the pod; None if no policy serves its scheduler name."""
         compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
@@ -342,10 +343,20 @@ class ActivePolicies:
         compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
         return "" if compiled is None else compiled.queue_of(pod, self._handle.cache)
 
+    def preemptible(self, pod: PodInfo) -> bool | None:
+        """Whether the pod may be evicted for pods of queues, as its policy says; None if it does not say."""
+        compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
+        return None if compiled is None else compiled.preemptible
+
     @property
     def choose_queues(self) -> bool:
         """True if any policy chooses the queue of its pods."""
         return any(policy.spec.queue is not None for policy in self._built)
+
+    @property
+    def choose_preemptible(self) -> bool:
+        """True if any policy says whether its pods may be evicted for pods of queues."""
+        return any(policy.preemptible is not None for policy in self._built)
 
     def _waiting(self, compiled: CompiledPolicy) -> ActivePolicy:
         """The policy with a refusal for pods that name a policy which does not take them, or that wait for a local

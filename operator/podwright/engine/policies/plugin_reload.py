@@ -11,7 +11,6 @@ instances. Next: recompilation.py, ../plugins/files.py, ../plugins/loading.py.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
@@ -23,6 +22,7 @@ from podwright.engine.plugins.loading import LoadedPlugins, load_files
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.policy_events import PolicyEvents
 from podwright.engine.policies.recompilation import Recompilation, RecompilationError
+from podwright.engine.process.file_reload import FileReload
 from podwright.engine.process.side_thread import NoAnswerError, SideThread
 from podwright.engine.process.steps import in_slices
 from podwright.engine.records.metrics import PLUGIN_RELOADS, Metrics
@@ -35,13 +35,17 @@ READ_SECONDS: Final = 10.0
 """How long one reading of the directories may take: a network file system may hang."""
 LOAD_SECONDS: Final = 10.0
 """How long it may take to load the files."""
-RETRY_SECONDS: Final = 10.0
-"""The pause before files are tried again that could be loaded, but that some policy could not use."""
 _SHOWN: Final = 5
 
+Problems = tuple[str, ...]
+"""Why the directories cannot be read."""
 
-class PluginReload:
+
+class PluginReload(FileReload):
     """See the module."""
+
+    poll_seconds = POLL_SECONDS
+    what = "the plugin files are"
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class PluginReload:
         """`loaded`: the plugins that were loaded from the directories at the start. `watch`: called with what is about
         to be loaded.
         """
+        super().__init__()
         self._directories = directories
         self._loaded = loaded
         self._policies = policies
@@ -68,55 +73,29 @@ class PluginReload:
         self._watch = watch
         self._reader = SideThread("podwright plugin files")
         self._loader = SideThread("podwright plugin loading")
-        self._seen: Texts | PluginFilesError | None = None
-        """The last reading of the directories, if it differs from the plugins in use."""
-        self._failed: Texts | PluginFilesError | None = None
-        """The last reading that could not be used."""
-        self._retry_at: float | None = None
-        """When `_failed` is tried again, by the clock of the event loop. None: only after a change."""
         self._policies_tried = 0
         policies.plugins_are(loaded.of_files, "")
 
-    async def run(self) -> None:
-        """Loads changed files, until the task is cancelled."""
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            await self.poll()
+    @property
+    def running(self) -> Texts:
+        return self._loaded.texts
 
-    async def poll(self) -> None:
-        """Reads the directories once, and loads changes that two readings in a row agree on. Never raises."""
+    async def read(self) -> Texts | Problems | None:
         try:
-            found: Texts | PluginFilesError = await self._reader.call(self._directories.read, READ_SECONDS)
+            return await self._reader.call(self._directories.read, READ_SECONDS)
         except PluginFilesError as error:
-            found = error
+            return error.problems
         except NoAnswerError as error:
-            problem = PluginFilesError([f"reading the plugin directories: {error}"])
-            self._fail(problem.problems, problem)
-            return
-        if self._is_running(found):
-            if self._failed is not None:
-                log.info("the plugin files are those that run again")
-                self._succeed()
-            self._seen = None
-        elif not _equal(found, self._seen):
-            self._seen = found
-        elif not _equal(found, self._failed) or self._is_due():
-            await self._reload(found)
+            problems = (f"reading the plugin directories: {error}",)
+            self._report(problems, problems)
+            return None
 
-    def _is_running(self, found: Texts | PluginFilesError) -> bool:
-        if isinstance(found, PluginFilesError):
-            return False
-        return found == self._loaded.texts
+    def is_due(self) -> bool:
+        return super().is_due() and self._policies.policy_set.version != self._policies_tried
 
-    def _is_due(self) -> bool:
-        """True to try files again that some policy could not use, because the policies may have changed."""
-        if self._retry_at is None or asyncio.get_running_loop().time() < self._retry_at:
-            return False
-        return self._policies.policy_set.version != self._policies_tried
-
-    async def _reload(self, found: Texts | PluginFilesError) -> None:
-        if isinstance(found, PluginFilesError):
-            self._fail(found.problems, found)
+    async def take(self, found: Texts | Problems) -> None:
+        if isinstance(found, tuple):
+            self._report(found, found)
             return
         self._watch(found)
         try:
@@ -131,15 +110,15 @@ class PluginReload:
                 lambda: load_files(found, before), LOAD_SECONDS, dispose=lambda late: late.unload(before)
             )
         except RegistryError as error:
-            self._fail(error.problems, found)
+            self._report(error.problems, found)
             return
         except NoAnswerError as error:
-            self._fail([f"files {_names(found, before)}: {error}"], found)
+            self._report([f"files {_names(found, before)}: {error}"], found)
             return
         try:
             count = await self._swap(loaded)
         except RecompilationError as error:
-            self._fail([f"files {_names(found, before)}: {error}"], found, retry=True)
+            self._report([f"files {_names(found, before)}: {error}"], found, retry=True)
             return
         finally:
             if self._loaded is not loaded:
@@ -147,7 +126,7 @@ class PluginReload:
         self._metrics.count(PLUGIN_RELOADS, "success")
         note = f"Plugins were loaded again: {_names(found, before)}"
         log.info("%s; %d policies use them", note, count)
-        self._succeed()
+        self.succeed()
         self._record("Normal", "PluginsReloaded", note)
 
     async def _swap(self, loaded: LoadedPlugins) -> int:
@@ -175,23 +154,20 @@ class PluginReload:
         names = {module.name for module in refused.modules.values()} - kept
         self._cache.forget_kinds_of(names)
 
-    def _succeed(self) -> None:
-        self._seen = self._failed = self._retry_at = None
+    def succeed(self) -> None:
+        super().succeed()
         self._policies.plugins_are(self._loaded.of_files, "")
 
-    def _fail(self, problems: Sequence[str], found: Texts | PluginFilesError, *, retry: bool = False) -> None:
+    def _report(self, problems: Sequence[str], found: Texts | Problems, *, retry: bool = False) -> None:
         """Reports that the files cannot be used. `retry`: try them again later, because the policies may have changed
         by then.
         """
-        again = _equal(found, self._failed)
-        self._failed = found
-        self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None
         self._policies_tried = self._policies.policy_set.version
         more = len(problems) - _SHOWN
         text = "; ".join([*problems[:_SHOWN], *([f"and {more} more problems"] if more > 0 else ())])
         text = f"Plugins were not loaded again, and those that were loaded before go on: {text}"
         self._policies.plugins_are(self._loaded.of_files, text)
-        if not again:
+        if self.fail(found, retry=retry):
             self._metrics.count(PLUGIN_RELOADS, "error")
             log.error("%s", text)
             self._record("Warning", "PluginsNotReloaded", text)
@@ -199,12 +175,6 @@ class PluginReload:
     def _record(self, kind: Literal["Normal", "Warning"], reason: str, note: str) -> None:
         names = {policy.name for policy in self._policies.with_plugins_of_files()}
         self._events.record(names, kind, reason, note)
-
-
-def _equal(found: Texts | PluginFilesError | None, other: Texts | PluginFilesError | None) -> bool:
-    if isinstance(found, PluginFilesError) and isinstance(other, PluginFilesError):
-        return found.problems == other.problems
-    return found == other
 
 
 def _names(found: Texts, before: LoadedPlugins) -> str:

@@ -24,6 +24,8 @@ FULL_COLLECTION_REST: Final = 1_000
 """A full collection pauses the loop, the longer the larger the cluster. The next one waits this many times its
 duration.
 """
+GROWTH: Final = 1.25
+"""Under constant load, a full collection waits until memory in use is this many times what it was after the last one."""
 _libc: Final = ctypes.CDLL(None)
 malloc_trim: Final = getattr(_libc, "malloc_trim", None)
 clear_lookup_caches: Final[Callable[[], None]] = getattr(
@@ -80,7 +82,8 @@ class MemoryReclaimer:
     """Returns free memory to the system while the loop is idle. Neither Python nor the C library does so after a burst.
 
     A burst also leaves garbage in reference cycles (closed connections, for example), which keeps pages in use. Only a
-    full collection finds it.
+    full collection finds it. The world of a policy in shadow mode that was edited is such garbage, too, and may be as
+    large as all caches. So full collections also run under constant load, once memory in use has grown.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -88,17 +91,22 @@ class MemoryReclaimer:
         self._clock = clock
         self._last_work = -1
         self._next_full_collection = 0.0
+        self._in_use = 0
+        """Bytes, after the last full collection, or at the first call."""
 
     def reclaim(self, work_done: int) -> None:
-        """Collects young objects, which takes milliseconds, or all objects if no work was done since the last call.
+        """Collects young objects, which takes milliseconds, or all objects if no work was done since the last call or
+        much more memory is in use.
 
         `work_done`: a count that rises with work.
         """
-        started = self._clock()
+        started, in_use = self._clock(), memory_in_use()
+        self._in_use = self._in_use or in_use
         idle, self._last_work = work_done == self._last_work, work_done
-        if idle and started >= self._next_full_collection:
+        if (idle or in_use > GROWTH * self._in_use) and started >= self._next_full_collection:
             clear_lookup_caches()
             gc.collect()
+            self._in_use = memory_in_use()
             self._next_full_collection = started + FULL_COLLECTION_REST * (self._clock() - started)
         else:
             gc.collect(1)  # of 0 alone, what survives would pile up in 1 until a long collection

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from zipfile import BadZipFile
@@ -23,6 +25,8 @@ from podwright.core.objects.errors import described
 MISSING: Final = "the package highspy is not installed"
 GRACE_SECONDS: Final = 1.0
 """How much longer than it should take the process may take before it is killed."""
+LEAST_SHARE: Final = 0.5
+"""Of a core: with less, a process that ran out of time is called starved."""
 LENGTH: Final = 8
 """Bytes of the length before an answer."""
 MAX_BYTES: Final = 2 << 30
@@ -34,7 +38,7 @@ def solve(program: Program, seconds: float, *, command: tuple[str, ...] = (), ma
     """See `program.Solver`. `command`: runs the solver; by default this Python."""
     if not command and importlib.util.find_spec("highspy") is None:
         return Answer(problem=MISSING)
-    started = time.monotonic()
+    started, cpu = time.monotonic(), cpu_of_children()
     sent = io.BytesIO()
     arrays: dict[str, Any] = {name: getattr(program, name) for name in Program.__dataclass_fields__}
     np.savez(sent, **arrays)
@@ -49,16 +53,25 @@ def solve(program: Program, seconds: float, *, command: tuple[str, ...] = (), ma
         )
     except subprocess.TimeoutExpired as error:
         found = _read(error.output or b"", time.monotonic() - started)
-        if not found.problem:
-            return found
-        return Answer(problem=f"the solver hung for {seconds + GRACE_SECONDS:g} s and was ended")
+        if found.problem:
+            problem = f"the solver hung for {seconds + GRACE_SECONDS:g} s and was ended"
+            found = Answer(problem=problem, seconds=found.seconds)
     except OSError as error:
         return Answer(problem=f"the solver could not be started: {error.strerror}")
-    took = time.monotonic() - started
-    if ended.returncode:
-        last = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        return Answer(problem=f"the solver ended with {ended.returncode}{last and f': {last[:200]}'}", seconds=took)
-    return _read(ended.stdout, took)
+    else:
+        took = time.monotonic() - started
+        if ended.returncode:
+            last = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            return Answer(problem=f"the solver ended with {ended.returncode}{last and f': {last[:200]}'}", seconds=took)
+        found = _read(ended.stdout, took)
+    worked = cpu_of_children() - cpu
+    return replace(found, starved=found.seconds >= seconds and worked < LEAST_SHARE * found.seconds)
+
+
+def cpu_of_children() -> float:
+    """Seconds that processes took which this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _read(output: bytes, took: float) -> Answer:

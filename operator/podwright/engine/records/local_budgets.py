@@ -16,7 +16,7 @@ decisions of unknown length together get at most a tenth of the time.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +25,7 @@ import numpy as np
 from podwright.core.framework.cluster_events import EventHint, Hint
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import SKIP
+from podwright.core.objects.dataclass import dataclass
 
 SHARE: Final = 0.05
 """The share of the time that all local policies together get."""
@@ -107,16 +108,11 @@ class LocalBudgets:
     ) -> None:
         self._clock = clock
         self._cpu = cpu
-        self._listeners: list[Callable[[], None]] = []
         self._charge_lane = charge_lane
         self._accounts: dict[tuple[str, str], Account] = {}
         self._penalties: dict[str, Penalty] = {}
         """The penalties of deleted policies, by namespace."""
         self._window_began = clock()
-
-    def listen(self, changed: Callable[[], None]) -> None:
-        """Calls `changed` when a policy goes over its budget, or is back within it."""
-        self._listeners.append(changed)
 
     def account(self, key: str, owner: str, budget: float) -> Account:
         """The account of a local policy under the policy `owner`, whose generations share it. `budget`: seconds of a
@@ -221,7 +217,6 @@ class LocalBudgets:
             self._end_window(now)
         if account.muted and now >= account.over_until:
             account.muted, account.why, account.left = False, "", account.most
-            self._tell()
         if account.muted:
             account.in_lane = in_lane
             return in_lane
@@ -272,11 +267,6 @@ class LocalBudgets:
         account.over_until, account.why = now + account.penalty, why
         account.times += 1
         account.muted, account.trusted, account.on_trial = True, False, False
-        self._tell()
-
-    def _tell(self) -> None:
-        for changed in self._listeners:
-            changed()
 
     def problem(self, key: str) -> str:
         """Why a policy is over its budget; "" if it is not."""

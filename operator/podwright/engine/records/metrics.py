@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import Metric
 
 from podwright import __version__
-from podwright.core.framework.observer import Observer, PluginNames
+from podwright.core.framework.observer import Observer
 from podwright.engine.process.memory import memory_in_use
 from podwright.engine.process.steps import Steps
 from podwright.engine.records import admission_check_metrics as admission_checks
@@ -331,7 +331,7 @@ CATALOGUE: Final = (
 )
 
 
-class Metrics(Observer):
+class Metrics(PluginEvaluations):
     """The numbers of one process, and the observer that the core reports to. `clock` gives seconds and never steps
     back.
     """
@@ -343,7 +343,7 @@ class Metrics(Observer):
         self._histograms = {each: HistogramFamily(each, profiles) for each in CATALOGUE if isinstance(each, Histogram)}
         self._counting: Sequence[Family[Any, Any]] = (*self._counters.values(), *self._histograms.values())
         self._gauges = {each: GaugeFamily(each, profiles) for each in CATALOGUE if isinstance(each, Gauge)}
-        self._evaluations = PluginEvaluations(self._counters[PLUGIN_EVALUATIONS])
+        super().__init__(self._counters[PLUGIN_EVALUATIONS])
         self._attempts = 0
         self.compute(BUILD_INFO, lambda: {(__version__, platform.python_version()): 1})
         self.compute(MEMORY_IN_USE, lambda: {(): memory_in_use()})
@@ -357,7 +357,7 @@ class Metrics(Observer):
 
     def collect(self) -> Iterable[Metric]:
         """All families, for the registry."""
-        self._evaluations.fold()
+        self.fold()
         families: Iterable[Family[Any, Any] | GaugeFamily] = (*self._counting, *self._gauges.values())
         for family in families:
             yield from family.snapshot()()
@@ -367,7 +367,7 @@ class Metrics(Observer):
 
         Only the numbers are copied: another thread may make the metrics of them.
         """
-        self._evaluations.fold()
+        self.fold()
         counted = (family.snapshot() for family in self._counting)
         found = [*counted, *(collector.collect for collector in self._process)]
         for gauge in self._gauges.values():
@@ -379,7 +379,7 @@ class Metrics(Observer):
 
     def numbers(self) -> Numbers:
         """What was counted and observed so far."""
-        self._evaluations.fold()
+        self.fold()
         return {(at, labels): each for at, family in enumerate(self._counting) for labels, each in family.numbers()}
 
     def numbers_since(self, before: Numbers) -> Numbers:
@@ -420,7 +420,7 @@ class Metrics(Observer):
 
     def keep_profiles(self, served: Collection[str]) -> None:
         """Drops the series of profiles (scheduler names) that no policy serves any more."""
-        self._evaluations.fold()
+        self.fold()
         for family in self._counting:
             family.keep_only(PROFILE, {*served, OTHER_PROFILES})
         self._profiles.keep_only(served)
@@ -455,20 +455,6 @@ class Metrics(Observer):
 
     def start(self) -> float:
         return self._clock()
-
-    def framework_built(self, plugins: PluginNames) -> None:
-        self._evaluations.framework_built(plugins)
-
-    def attempt_ended(
-        self,
-        plugins: PluginNames,
-        skipped: tuple[Collection[str], Collection[str]],
-        nodes: int,
-        rejected: Mapping[str, int],
-        scored: int,
-        ended_by: str,
-    ) -> None:
-        self._evaluations.attempt_ended(plugins, skipped, nodes, rejected, scored, ended_by)
 
     def victims_searched(self, started: float, preemptor: str, result: str) -> None:
         self.observe(PREEMPTION_EVALUATION_SECONDS, self._clock() - started, preemptor, result)

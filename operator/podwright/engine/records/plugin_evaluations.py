@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from podwright.core.framework.observer import PluginNames
+from podwright.core.framework.observer import Observer, PluginNames
 from podwright.engine.records.families import CounterFamily
 
 _ATTEMPTS: Final = 0
@@ -43,8 +43,8 @@ class _Sums:
         self.rejected: Counter[str] = Counter()
 
 
-class PluginEvaluations:
-    """Sums attempts, and folds them into a counter with the labels plugin, extension point and profile."""
+class PluginEvaluations(Observer):
+    """The base of `Metrics`. Sums attempts, and folds them into a counter with the labels plugin, extension point and profile."""
 
     def __init__(self, family: CounterFamily) -> None:
         self._family = family
@@ -68,7 +68,6 @@ class PluginEvaluations:
         scored: int,
         ended_by: str,
     ) -> None:
-        """See `Observer.attempt_ended`."""
         attempts = self._frameworks.get(plugins)
         if attempts is None:
             attempts = self._frameworks[plugins] = {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from podwright.api.policy_status import PackingStatus
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.queue import SchedulingQueue
 from podwright.engine.process.steps import Steps
 from podwright.engine.records.metrics import Metrics
@@ -50,7 +51,6 @@ class Activities:
         self._metrics = metrics
         self._wall = wall
         self._known: dict[str, Activity] = {}
-        self._listeners: list[Callable[[], None]] = []
 
     def of(self, name: str) -> Activity:
         found = self._known.get(name)
@@ -60,10 +60,6 @@ class Activities:
             found = self._known[name] = Activity(decisions, errors)
         return found
 
-    def listen(self, changed: Callable[[], None]) -> None:
-        """Calls `changed` when a policy has a fault that it did not have before."""
-        self._listeners.append(changed)
-
     def fault(self, name: str, text: str, cause: str = "") -> None:
         """Notes a fault while this policy decided. Of each cause, the last text is kept. `cause` "": the text is the
         cause.
@@ -71,17 +67,10 @@ class Activities:
         activity = self.of(name)
         activity.errors[0] += 1
         key = cause or text[:FAULT_LENGTH]
-        known = activity.faults.pop(key, None)
+        activity.faults.pop(key, None)
         if len(activity.faults) >= FAULTS:
             del activity.faults[next(iter(activity.faults))]
         activity.faults[key] = self._wall(), text[:FAULT_LENGTH]
-        if known is None:
-            self.changed()
-
-    def changed(self) -> None:
-        """Reports that the status of a policy may have changed."""
-        for changed in self._listeners:
-            changed()
 
     def keep(self, names: Collection[str]) -> None:
         """Forgets removed policies, and drops their series."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from podwright.core.objects.resources import CPU
-from podwright.core.queues.flavors import parts_of
+from podwright.core.queues.amounts import unit_of
 from podwright.core.queues.queues import QueueRules, Queues
 from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.shown import is_owed, waiting_below
 from podwright.engine.process.steps import Steps
 from podwright.engine.records.metrics import Metrics
 from podwright.engine.records.queue_metrics import (
@@ -65,8 +65,8 @@ def compute_queue_gauges(metrics: Metrics, queues: Queues) -> None:
         (QUEUE_HOURS, hours),
     ):
         metrics.compute(gauge, partial(_amounts, queues, read))
-    metrics.compute(QUEUE_PENDING, partial(_of_leaves, queues, queues.waiting_below))
-    metrics.compute(QUEUE_OWED, partial(_of_leaves, queues, queues.is_owed))
+    metrics.compute(QUEUE_PENDING, partial(_of_leaves, queues, waiting_below))
+    metrics.compute(QUEUE_OWED, partial(_of_leaves, queues, is_owed))
 
 
 def _amounts(queues: Queues, read: Callable[[str, QueueRules], Amounts]) -> Steps[Mapping[tuple[str, str], float]]:
@@ -78,16 +78,16 @@ def _amounts(queues: Queues, read: Callable[[str, QueueRules], Amounts]) -> Step
                 if resource in resources:
                     total[label, resource] += amount
         yield
-    return {key: amount / 1000 if parts_of(key[1])[0] == CPU else amount for key, amount in total.items()}
+    return {key: amount / unit_of(key[1]) for key, amount in total.items()}
 
 
-def _of_leaves(queues: Queues, read: Callable[[str], int]) -> Steps[Mapping[tuple[str], float]]:
+def _of_leaves(queues: Queues, read: Callable[[Queues, str], int]) -> Steps[Mapping[tuple[str], float]]:
     """Numbers of queues without queues below them."""
     total: Counter[tuple[str]] = Counter()
     for names in _in_parts(queues):
         for label, name, _ in names:
             if not queues.children(name):
-                total[(label,)] += read(name)
+                total[(label,)] += read(queues, name)
         yield
     return total
 

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.state.cache import Cache
+from podwright.core.state.observers import PlacementObserver
 
 
 class CacheChanges(Protocol):
@@ -26,8 +27,8 @@ class CacheChanges(Protocol):
     def node_changed(self, name: str) -> None: ...
 
 
-class UsedNodes:
-    """See the module. An observer of the cache, which has one. `listeners` learn of each change."""
+class UsedNodes(PlacementObserver):
+    """See the module. The cache has one. `listeners` learn of each change."""
 
     def __init__(self) -> None:
         self.listeners: list[CacheChanges] = []
@@ -61,9 +62,6 @@ class UsedNodes:
         if node is not None:
             for listener in self.listeners:
                 listener.node_changed(node.name)
-
-    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        """Nothing depends on namespaces."""
 
 
 @dataclass(frozen=True, slots=True)

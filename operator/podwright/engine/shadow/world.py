@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import ObjectStore
 from podwright.engine.shadow.comparison import waiting_again
@@ -62,6 +63,12 @@ class ShadowCluster:
         self.used = self.cache.observer(UsedNodes)
         self._real = real
         self._framework = framework(self.cache)
+        self._queues, self._real_queues = queues_of(self.cache), queues_of(real)
+        self._queues.membership.choice_by_policy = self._choice_by_policy
+        self._queues.preemptible_by_policy = self._preemptible_by_policy
+        self._queues_at = 0
+        """`Queues.changes` of the cluster, when its queues were last compared with those here."""
+        self._changed_queues: deque[str] = deque()
         self._filling: Iterator[None] | None = self._fill(kinds)
         self._objects: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         """The changes that were not taken over yet, by kind, namespace and name."""
@@ -127,11 +134,21 @@ class ShadowCluster:
     @property
     def has_work(self) -> bool:
         """True if there is anything to take over or to decide."""
-        changed = self._filling is not None or self._objects or self._nodes or self._pods or self._retried
+        queues = self._changed_queues or self._queues_at != self._real_queues.changes
+        changed = queues or self._filling is not None or self._objects or self._nodes or self._pods or self._retried
         return bool(changed) or (bool(self._waiting) and (self._freed or (self._placed and self._untried > 0)))
 
     def step(self) -> None:
         """Takes over some changes, or makes one decision."""
+        if self._queues_at != self._real_queues.changes:
+            self._queues_at = self._real_queues.changes
+            self._changed_queues = deque(self._queues.differing(self._real_queues))
+            return
+        if self._changed_queues:
+            for _ in range(min(STEP, len(self._changed_queues))):
+                self._queues.follow(self._real_queues, self._changed_queues.popleft())
+            self._freed = True
+            return
         if self._filling is not None:
             if next(self._filling, self) is self:
                 self._filling = None
@@ -184,6 +201,14 @@ class ShadowCluster:
                     self._take_pod(uid)
                 if (count := count + 1) % STEP == 0:
                     yield
+
+    def _choice_by_policy(self, pod: PodInfo) -> str:
+        choice = self._real_queues.membership.choice_by_policy
+        return "" if choice is None else choice(pod)
+
+    def _preemptible_by_policy(self, pod: PodInfo) -> bool | None:
+        preemptible = self._real_queues.preemptible_by_policy
+        return None if preemptible is None else preemptible(pod)
 
     # Objects and nodes
 

@@ -5,24 +5,22 @@ Every viewer sees SchedulerPolicies. Only viewers who may see the pods of its na
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from podwright.api.compile import CompiledPolicy
 from podwright.api.policy_result import ApplyResult
+from podwright.core.objects.dataclass import dataclass
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.process.steps import Steps
 
 MOST_POLICIES: Final = 200
-POLICIES_A_STEP: Final = 50
 LONGEST: Final = 300
 """Characters of a message in a row."""
 
 Answer = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRow:
+class PolicyRow(NamedTuple):
     """A policy in short. `namespace`: of a LocalSchedulerPolicy. `state`: Active, Shadow, Rejected (an earlier
     generation decides), Waits or Built in.
 
@@ -54,12 +52,11 @@ def policy_rows(policies: ActivePolicies) -> Steps[PolicyRows]:
     built_in = [_built_in(policies, compiled) for compiled in known.built_in]
     names = [*sorted(known.keys()), *sorted(known.local.keys())]
     rows = []
-    for number, name in enumerate(names[:MOST_POLICIES], start=1):
+    for name in names[:MOST_POLICIES]:
         result = _result(policies, name)
         if result is not None:
             rows.append(_row(policies, name, result))
-        if number % POLICIES_A_STEP == 0:
-            yield
+        yield
     rows.sort(key=lambda row: (-(row.precedence or 0), row.namespace, row.name))
     return PolicyRows((*rows, *built_in), len(names) + len(built_in))
 

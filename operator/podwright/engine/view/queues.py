@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from heapq import nsmallest
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.resources import CPU
 from podwright.core.queues.queues import Queues
 from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.shown import waiting_below
 from podwright.core.queues.tree import NO_QUOTA
 from podwright.engine.process.steps import Steps
 
 MOST_QUEUES: Final = 200
 MOST_RESOURCES: Final = 4
-QUEUES_A_STEP: Final = 50
 LONGEST: Final = 300
 """Characters of a text."""
 
 Amounts = tuple[int, int, int, int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueLine:
+class QueueLine(NamedTuple):
     """A queue. `depth`: how many queues are above it. `problem`: why its newest version is not in force.
 
     `amounts`: for each resource what it has, its share, its guarantee, and its limit, None without one.
@@ -62,13 +62,10 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
     resources = yield from _resources(queues)
     left_out = [name for name in queues.problems if queues.get(name) is None]
     lines = []
-    for number, (name, depth) in enumerate(_in_order(queues), start=1):
+    for name, depth in islice(_in_order(queues), MOST_QUEUES):
         if (line := _line(queues, name, depth, resources)) is not None:
             lines.append(line)
-        if number == MOST_QUEUES:
-            break
-        if number % QUEUES_A_STEP == 0:
-            yield
+        yield
     lines += [
         QueueLine(name, 0, "", _text(problem), 0, ())
         for name in sorted(left_out)[: MOST_QUEUES - len(lines)]
@@ -80,11 +77,10 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
 def _resources(queues: Queues) -> Steps[Sequence[str]]:
     """Extended resources first, then CPU and others, each by how many queues name it."""
     named: Counter[str] = Counter()
-    for number, name in enumerate(queues.names(), start=1):
+    for name in queues.names():
         if (rules := queues.get(name)) is not None:
             named.update(rules.quotas.keys())
-        if number % QUEUES_A_STEP == 0:
-            yield
+        yield
     found = sorted(named, key=lambda resource: ("/" not in resource, -named[resource], resource != CPU, resource))
     return found[:MOST_RESOURCES]
 
@@ -114,7 +110,7 @@ def _line(queues: Queues, name: str, depth: int, resources: Sequence[str]) -> Qu
         limit = None if quota.limit == UNBOUNDED else quota.limit
         amounts.append((held.get(resource, 0), share.get(resource, 0), max(0, quota.guarantee), limit))
     text = "" if problem is None else _text(problem)
-    return QueueLine(name, depth, rules.state, text, queues.waiting_below(name), tuple(amounts))
+    return QueueLine(name, depth, rules.state, text, waiting_below(queues, name), tuple(amounts))
 
 
 def _text(problem: InvalidObjectError) -> str:

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from itertools import chain, islice
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.rebalance.rules import RebalancePlan
 from podwright.core.state.cache import Cache
@@ -24,7 +25,6 @@ STYLE: Final = (
     "@media (prefers-color-scheme: dark){text{fill:#e6edf3}.grid{stroke:#3d444d}.back{fill:#0d1117}}</style>"
 )
 """The style of all pictures, readable on light and on dark pages."""
-NODES_A_STEP: Final = 50
 STAYS, LEAVES, COMES, GANG = COLORS[0], COLORS[1], COLORS[2], COLORS[4]
 _IN_ROW: Final = 40
 _STEP, _CELL, _HIGH = 20, 16, 36
@@ -108,15 +108,14 @@ def _changes(
     """The nodes that the plan changes, before and after it. All others stay as they are."""
     before, after = NodeAmounts(cache, options.resource), NodeAmounts(cache, options.resource)
     for step in plan.steps:
-        for number, move in enumerate(step.moves, start=1):
+        for move in step.moves:
             amount, source = move.requests.get(options.resource, 0), cache.nodes.get(move.source)
             waits = source is not None and move.uid in source.pods
             now_on = move.source if waits else move.target if move.uid in options.moved else ""
             for amounts, node, color in ((before, move.source, LEAVES), (after, move.target, COMES)):
                 amounts.add(now_on, STAYS, -amount)
                 amounts.add(node, color, amount)
-            if number % NODES_A_STEP == 0:
-                yield
+            yield
         for uid, place in step.places.items():
             info = cache.placement(uid)
             pod = waiting(uid) if info is None else info.pods[uid]

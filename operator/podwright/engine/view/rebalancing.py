@@ -7,9 +7,9 @@ any pod, to those who may see all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.resources import CPU
 from podwright.core.rebalance.rules import Step
 from podwright.engine.process.steps import Steps
@@ -22,15 +22,13 @@ MOST_MOVES: Final = 200
 MOST_REASONS: Final = 50
 MOST_NODES: Final = 1000
 """How many nodes a picture has."""
-POLICIES_A_STEP: Final = 5
 LONGEST: Final = 300
 """Characters of a text."""
 
 Answer = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRow:
+class PlanRow(NamedTuple):
     """A policy in short. `state`: Plan, Enforce, Stop, Closed (no window is open), or Conflict. `time`: when the last
     plan was made, in seconds since the epoch; None before the first. `ended`: it ended before all was moved.
     """
@@ -56,11 +54,10 @@ class PlanRows:
 def plan_rows(rebalancing: Rebalancing) -> Steps[PlanRows]:
     """Reads all policies."""
     names, rows = sorted(rebalancing.known), list[PlanRow]()
-    for number, name in enumerate(names[:MOST_POLICIES], start=1):
+    for name in names[:MOST_POLICIES]:
         if (known := rebalancing.known.get(name)) is not None:
             rows.append(_row(rebalancing, known))
-        if number % POLICIES_A_STEP == 0:
-            yield
+        yield
     return PlanRows(tuple(rows), len(names))
 
 
@@ -75,10 +72,10 @@ def about_plan(
     known = rebalancing.known.get(name)
     if known is None:
         return {}
-    rules, progress, row = known.rules, known.progress, asdict(_row(rebalancing, known))
+    rules, progress, row = known.rules, known.progress, _row(rebalancing, known)
     found: Answer = {
         "name": name,
-        "state": row["state"],
+        "state": row.state,
         "conflict": rebalancing.conflict(name)[:LONGEST],
         "goals": [[goal, weight] for goal, weight in rules.weights.items()],
         "recent": rebalancing.count_recent(known),
@@ -100,9 +97,9 @@ def about_plan(
             resources.update(dict.fromkeys(move.requests))
         yield
     found |= {
-        **{each: row[each] for each in ("time", "gain", "gained", "moves", "moved")},
+        **{each: getattr(row, each) for each in ("time", "gain", "gained", "moves", "moved")},
         "steps": steps,
-        "unlisted": row["moves"] - listed,
+        "unlisted": row.moves - listed,
         "resources": sorted(resources, key=lambda each: ("/" not in each, each != CPU, each))[:MOST_RESOURCES],
     }
     if shows(""):

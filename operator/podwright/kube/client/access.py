@@ -133,13 +133,6 @@ def _first_forbidden(allowed: Iterable[bool]) -> str | None:
     return next((verb for verb, may in zip(READ, allowed, strict=True) if not may), None)
 
 
-async def readable(http: Http, resources: Sequence[Resource], absent: Collection[str] = ()) -> list[Resource]:
-    """The kinds that can be listed and watched; the others are logged. `absent`: see `readable_of`. Raises
-    ClusterError.
-    """
-    return readable_of(resources, await access_problems(http, resources), absent)
-
-
 def readable_of(resources: Iterable[Resource], problems: Problems, absent: Collection[str] = ()) -> list[Resource]:
     """The kinds without a problem; the others are logged. `absent`: the kinds that this version of Kubernetes does not
     have, which are not logged.

@@ -1,7 +1,6 @@
-"""The connection to the API server: short requests over `wire`, streams over aiohttp, JSON by orjson, credentials kept
-fresh.
+"""The connection to the API server: short requests over `wire`, JSON by orjson, credentials kept fresh.
 
-Through an HTTP proxy, short requests go over aiohttp, too.
+Streams, and through an HTTP proxy short requests, too, go over aiohttp: see `streams`.
 
 `Http.send` is the hot path: it returns status and bytes, and parses nothing. `Http.call` sends and returns objects and
 raises `ApiError` for 4xx and 5xx. Both raise `UnreachableError` without a response. On a 401 the credentials are loaded
@@ -13,33 +12,29 @@ again, all connections are replaced, and the request is sent once more. Nothing 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import importlib
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode
 
-import aiohttp
 import orjson
-from multidict import CIMultiDict
-from yarl import URL
 
 from podwright.engine.records.metrics import Metrics
-from podwright.kube.client.answers import Answer, retry_after_seconds
+from podwright.kube.client.answers import Answer
 from podwright.kube.client.credentials.credentials import Credentials, CredentialSource, Headers
-from podwright.kube.client.errors import ConfigError, TooLongError, UnreachableError, is_initializing, retry_after
+from podwright.kube.client.errors import ConfigError, UnreachableError, is_initializing, retry_after
 from podwright.kube.client.json_text import loads
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.metrics import NO_ANSWER, HostMetrics
-from podwright.kube.client.response import BODY_LIMIT
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.client.wire import (
-    CONNECT_SECONDS,
-    REQUEST_SECONDS,
-    USER_AGENT,
-    BeforeWrite,
-    ConnectionPool,
-    host_and_port,
-)
+from podwright.kube.client.wire import REQUEST_SECONDS, USER_AGENT, BeforeWrite, ConnectionPool, host_and_port
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from podwright.kube.client.streams import Streams
 
 READ_RETRY: Final = RetryPolicy(
     shortest=0.05,
@@ -48,11 +43,8 @@ READ_RETRY: Final = RetryPolicy(
     longest_retry_after=5.0,
     retry_after=lambda error: 0.0 if is_initializing(error) else retry_after(error),
 )
-STREAM_BUFFER: Final = 1 << 18
-"""How many bytes of a stream are buffered before its reader takes them."""
-
-ERROR_BYTES: Final = 1 << 16
-"""How much of a refused stream's body is read."""
+_SAFE: Final = "!$'()*,/:;?@"
+"""Characters that need no escape in a query."""
 
 
 class Http:
@@ -152,32 +144,19 @@ class Http:
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
         """A GET whose response is read piece by piece, without a time limit.
 
-        Raises ApiError if the server refuses it, and UnreachableError without a response; errors while reading are
-        aiohttp's.
+        Raises ApiError if the server refuses it, and UnreachableError without a response, or while it is read.
         """
         connections = await self._connections()
         used = connections.credentials
-        url = URL(connections.credentials.server + path, encoded=True).with_query(dict(params))
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                response = await connections.session.get(
-                    url, headers=connections.headers, timeout=timeout, read_bufsize=STREAM_BUFFER
-                )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            connections.metrics.opened(NO_ANSWER)
-            raise _unreachable(error) from error
-        connections.metrics.opened(response.status)
-        try:
+        streams = await connections.streams()
+        async with streams.open(used, _target(path, params), connections.metrics.opened) as response:
             if response.status == 401:
                 await self._refused(connections, used)
             elif self._source.refused_since is not None:
                 self._source.accepted(used)
             if response.status >= 300:
-                raise Answer(response.status, await _error_body(response), _retry_after(response)).error()
+                raise (await streams.refusal(response)).error()
             yield response
-        finally:
-            response.close()
 
     async def reset(self) -> None:
         """Closes all connections, and with them the requests that are under way. Later requests open new ones."""
@@ -241,8 +220,6 @@ class _Connections:
     def __init__(self, credentials: Credentials, metrics: HostMetrics, before_write: BeforeWrite | None) -> None:
         self.credentials = credentials
         self.metrics = metrics
-        self.headers = CIMultiDict(credentials.headers)
-        self.session = new_session(credentials)
         self._pool = ConnectionPool(
             credentials.server,
             credentials.ssl_context,
@@ -250,8 +227,20 @@ class _Connections:
             before_write=before_write,
         )
         self._before_write = before_write
+        self._streams: Streams | None = None
+        self._closed = False
         self.in_progress = 0
         """Requests, also those that wait for a connection."""
+
+    async def streams(self) -> Streams:
+        """The connections over aiohttp. Raises UnreachableError if all have been closed."""
+        if self._streams is None:
+            module = await import_streams()
+            if self._closed:
+                raise UnreachableError("the connection was closed")
+            if self._streams is None:
+                self._streams = module.Streams(self.credentials)
+        return self._streams
 
     def _pool_headers(self) -> Headers:
         return (("User-Agent", USER_AGENT), *self.credentials.headers)
@@ -263,8 +252,6 @@ class _Connections:
             return False
         if old.ssl_context is not credentials.ssl_context:
             return False
-        if old.headers != credentials.headers:
-            self.headers = CIMultiDict(credentials.headers)
         self.credentials = credentials
         self._pool.set_headers(self._pool_headers())
         return True
@@ -275,113 +262,33 @@ class _Connections:
         started, status = perf_counter(), NO_ANSWER
         self.in_progress += 1
         try:
-            send = self._pool.send if self.credentials.proxy is None else self._send_through_proxy
-            answer = await send(method, path, body, content_type, timeout, accept)
+            if self.credentials.proxy is None:
+                answer = await self._pool.send(method, path, body, content_type, timeout, accept)
+            else:
+                streams = await self.streams()
+                if self._before_write is not None and method != "GET":
+                    self._before_write(path)
+                answer = await streams.send(self.credentials, method, path, body, content_type, timeout, accept)
             status = answer.status
             return answer
         finally:
             self.in_progress -= 1
             self.metrics.answered(method, status, perf_counter() - started)
 
-    async def _send_through_proxy(
-        self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str
-    ) -> Answer:
-        """See `ConnectionPool.send`."""
-        if self._before_write is not None and method != "GET":
-            self._before_write(path)
-        url, headers = URL(self.credentials.server.rstrip("/") + path, encoded=True), self.headers.copy()
-        headers["Accept"] = accept
-        if body is not None:
-            headers["Content-Type"] = content_type
-        asked = self.session.request(method, url, data=body, headers=headers, allow_redirects=False)
-        try:
-            async with asyncio.timeout(timeout), asked as found:
-                content = bytearray()
-                async for piece in found.content.iter_any():
-                    content += piece
-                    if len(content) > BODY_LIMIT:
-                        raise TooLongError("the response is too long")
-                return Answer(found.status, bytes(content), _retry_after(found))
-        except TimeoutError:
-            raise UnreachableError(f"no answer after {timeout:g} s") from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise _unreachable(error) from error
-
     def abort(self) -> None:
         self._pool.abort()
 
     async def close(self) -> None:
-        await self.session.close()
+        self._closed = True
+        if self._streams is not None:
+            await self._streams.close()
         await self._pool.close()
 
 
-def new_session(
-    credentials: Credentials,
-    *,
-    authenticated: bool = False,
-    middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
-    response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
-) -> aiohttp.ClientSession:
-    """An aiohttp session with the credentials' TLS context. It sends their headers by default only if
-    `authenticated`.
-    """
-    headers = CIMultiDict(credentials.headers if authenticated else ())
-    headers.extend({"User-Agent": USER_AGENT, "Accept": JSON, "Accept-Encoding": "identity"})
-    redirects = aiohttp.TraceConfig()
-    redirects.on_request_redirect.append(_refuse_redirect)
-    connector = aiohttp.TCPConnector(limit=0, ssl=credentials.ssl_context or True, keepalive_timeout=60)
-    return aiohttp.ClientSession(
-        connector=connector,
-        headers=headers,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trace_configs=[redirects],
-        proxy=credentials.proxy,
-        trust_env=False,
-        middlewares=(*middlewares, _hide_urls),
-        response_class=response_class,
-    )
+async def import_streams() -> Any:
+    """Imports `streams`, and with it aiohttp, in a thread."""
+    return await asyncio.to_thread(importlib.import_module, "podwright.kube.client.streams")
 
 
 def _target(path: str, params: Mapping[str, str] | None) -> str:
-    return f"{path}?{URL.build(query=dict(params)).raw_query_string}" if params else path
-
-
-def _unreachable(error: BaseException) -> UnreachableError:
-    return UnreachableError(str(error) or type(error).__name__)
-
-
-async def _error_body(response: aiohttp.ClientResponse) -> bytes:
-    """The beginning of the body. It is only to be logged."""
-    try:
-        async with asyncio.timeout(REQUEST_SECONDS):
-            return await response.content.read(ERROR_BYTES)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise _unreachable(error) from error
-
-
-async def _hide_urls(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """A refusal by a proxy, and a malformed response, as an error without the URL: that of a proxy may contain a
-    password.
-
-    Of a connection that ends without a response, aiohttp must not see the type, because it sends a PUT or DELETE again.
-    """
-    try:
-        return await handler(request)
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        if request.method == "GET":
-            raise
-        problem = str(error)
-    except aiohttp.ClientResponseError as error:
-        problem = f"HTTP {error.status} {error.message}"
-    raise aiohttp.ClientConnectionError(
-        f"no valid response from the server or its proxy: {problem}"
-    )  # without the first as its context
-
-
-async def _refuse_redirect(_session: object, _context: object, params: aiohttp.TraceRequestRedirectParams) -> None:
-    """Redirects are not followed: headers that authenticate us would go to another server."""
-    raise aiohttp.ClientError(f"{params.url.origin()} redirects, which is not followed")
-
-
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
-    return retry_after_seconds(response.headers.get("Retry-After", "")) if response.status >= 400 else None
+    return f"{path}?{urlencode(params, safe=_SAFE, quote_via=quote)}" if params else path

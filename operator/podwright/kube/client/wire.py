@@ -17,9 +17,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, Final
-from urllib.parse import urlsplit
-
-from yarl import URL
+from urllib.parse import quote, urlsplit
 
 from podwright import __version__
 from podwright.kube.client.answers import Answer
@@ -30,6 +28,8 @@ from podwright.kube.deadline import LoopDeadline
 
 USER_AGENT: Final = f"podwright/{__version__}"
 REQUEST_SECONDS: Final = 30.0
+_SAFE_IN_PATHS: Final = "%/:@!$&'()*+,;="
+"""Characters of a path that are sent as they are."""
 CONNECT_SECONDS: Final = 10.0
 ADDRESS_SECONDS: Final = 3.0
 """How long one of several addresses of the host may take before the next is tried."""
@@ -64,11 +64,11 @@ class ConnectionPool:
         before_write: BeforeWrite | None = None,
     ) -> None:
         """`before_write` is called right before a request is sent that is not a GET."""
-        url = URL(server)
-        self._host = url.host or ""
+        url = urlsplit(server)
+        self._host = url.hostname or ""
         self._port = url.port or (80 if context is None else 443)
         self._authority = host_and_port(server)
-        self._prefix = url.raw_path.rstrip("/")
+        self._prefix = quote(url.path, safe=_SAFE_IN_PATHS).rstrip("/")
         self._context = context
         self._before_write = before_write
         self._idle: list[tuple[int, _Connection]] = []

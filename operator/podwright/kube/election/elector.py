@@ -20,13 +20,11 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import aiohttp
-
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.engine.records.log_fields import EACH_TIME, V6
 from podwright.kube.client.errors import UnreachableError, is_conflict, is_not_found
 from podwright.kube.election.lease import Lease, LeaseRecord
@@ -256,7 +254,7 @@ class Elector:
                     self._followed = seen = await self._watch(expiry)
             except TimeoutError:
                 self._followed = seen = True
-            except (ClusterError, aiohttp.ClientError, OSError, ValueError, KeyError) as error:
+            except (ClusterError, OSError, ValueError, KeyError) as error:
                 log.log(V6, "cannot watch lease %s: %s", self.lease, error)
         if not seen and self._left_to_wait > 0:
             pause = self._times.retry_period * random.uniform(1.0, 1.2)

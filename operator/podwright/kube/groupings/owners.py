@@ -112,7 +112,6 @@ class OwnerDoor(Door):
         self._kind = kind
         self._engine = engine
         self._version = ""
-        self._known: set[str] = set()
 
     def begin(self, resource: Resource) -> None:
         self._version = resource.version
@@ -127,12 +126,10 @@ class OwnerDoor(Door):
         return str(raw["metadata"]["uid"])
 
     def put(self, raw: Raw) -> None:
-        self._known.add(self.key(raw))
         try:
             self._engine.workloads.owner_seen(self._kind, self._version, raw)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._engine.invalid_objects.report(self._kind[1], str(raw["metadata"].get("name")), error)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
-        self._known.discard(key)
         self._engine.workloads.owner_gone(key)

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final, Protocol
 
-import aiohttp
-
 from podwright.api.configuration.signals import DefinedSignal
 from podwright.core.framework.interface import ClusterError
 from podwright.core.state.signals.signals import Sample, Taken
@@ -101,11 +99,7 @@ class SignalFeed:
             problem = await self._pass_on(answer, asked)
         except TimeoutError:
             problem = f"no answer within {self._defined.timeout:g} s"
-        except aiohttp.ClientResponseError as error:
-            problem = (
-                f"HTTP {error.status} {error.message}"  # not the URL, which may be that of a proxy with a password
-            )
-        except (SourceError, MalformedError, ClusterError, ConfigError, aiohttp.ClientError, OSError) as error:
+        except (SourceError, MalformedError, ClusterError, ConfigError, OSError) as error:
             problem = str(error) or type(error).__name__
         except Exception as error:  # one source must not stop the others
             log.exception("signal %s", self.name)

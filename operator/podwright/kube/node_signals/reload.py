@@ -10,7 +10,6 @@ go on.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from podwright.api.configuration.documents import MAX_BYTES
 from podwright.api.configuration.signals import Signals, SignalsFile, load_signals
 from podwright.core.framework.profile import ProfileError
 from podwright.engine.engine import Engine
+from podwright.engine.process.file_reload import FileReload
 from podwright.engine.process.side_thread import NoAnswerError, SideThread
 from podwright.engine.records.metrics import SIGNAL_RELOADS, Metrics
 from podwright.kube.bounded_files import read_at_most
@@ -32,108 +32,79 @@ POLL_SECONDS: Final = 1.0
 """How often the file is read."""
 READ_SECONDS: Final = 10.0
 """How long it may take to read or to parse it: a network file system may hang."""
-RETRY_SECONDS: Final = 10.0
-"""The pause before definitions are tried again that lack something a policy needs."""
 _SHOWN: Final = 5
 
 
-class SignalReload:
+class SignalReload(FileReload):
     """See the module."""
+
+    poll_seconds = POLL_SECONDS
+    what = "the definitions in the file of --signals are"
 
     def __init__(self, file: SignalsFile, *, engine: Engine, feeds: SignalFeeds, metrics: Metrics) -> None:
         """`file`: as it was read at the start."""
+        super().__init__()
         self._path = Path(file.path)
-        self._running = file.content
+        self.running = file.content
         self._engine = engine
         self._feeds = feeds
         self._metrics = metrics
         self._thread = SideThread("podwright file of --signals")
-        self._seen: bytes | None = None
-        """The last reading, if it differs from the definitions in use."""
-        self._failed: bytes | str | None = None
-        """The last reading that could not be used: its content, or why it could not be read."""
-        self._retry_at: float | None = None
-        """When `_failed` is tried again, by the clock of the event loop. None: only after a change."""
 
-    async def run(self) -> None:
-        """Loads changes, until the task is cancelled."""
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            await self.poll()
-
-    async def poll(self) -> None:
-        """Reads the file once, and loads content on which two readings in a row agree. Never raises for the content of
-        the file.
-        """
+    async def read(self) -> bytes | None:
         try:
-            content = await self._thread.call(lambda: read_at_most(self._path, MAX_BYTES), READ_SECONDS)
+            return await self._thread.call(lambda: read_at_most(self._path, MAX_BYTES), READ_SECONDS)
         except OSError as error:
-            self._fail(error.strerror or str(error), None)
-            return
+            self._report(error.strerror or str(error), None)
         except NoAnswerError as error:
-            self._fail(str(error), None)
-            return
-        if content == self._running:
-            if self._failed is not None:
-                log.info("the file of --signals is the one that is in force again")
-                self._succeed()
-            self._seen = None
-        elif content != self._seen:
-            self._seen = content
-        elif content != self._failed or self._is_due():
-            await self._take(content)
+            self._report(str(error), None)
+        return None
 
-    def _is_due(self) -> bool:
-        return self._retry_at is not None and asyncio.get_running_loop().time() >= self._retry_at
-
-    async def _take(self, content: bytes) -> None:
+    async def take(self, found: bytes) -> None:
         try:
-            signals = await self._thread.call(lambda: load_signals(content), READ_SECONDS)
+            signals = await self._thread.call(lambda: load_signals(found), READ_SECONDS)
             await self._engine.node_signals.may_change()
             before = self._feeds.signals
             afresh = [name for name, defined in signals.items() if defined != before.get(name)]
             feeds = self._feeds.feeds_of([signals[name] for name in afresh])
         except ProfileError as error:
-            self._fail(str(error).removeprefix(": "), content)
+            self._report(str(error).removeprefix(": "), found)
             return
         except (ConfigError, NoAnswerError) as error:
-            self._fail(str(error), content)
+            self._report(str(error), found)
             return
         definitions = {name: defined.definition for name, defined in signals.items()}
         if lacking := self._engine.policies.lacking(definitions):
             more = f"; and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
-            self._fail("; ".join(lacking[:_SHOWN]) + more, content, retry=True)
+            self._report("; ".join(lacking[:_SHOWN]) + more, found, retry=True)
             return
         gone = [name for name in before if name not in signals]
         self._engine.cache.define_signals([*definitions.values()], afresh)
         self._engine.policies.policy_set.define_signals(signals)
         self._engine.policies_changed()
         closed = self._feeds.define(signals, feeds)
-        self._running = content
+        self.running = found
         self._metrics.count(SIGNAL_RELOADS, "success")
         log.info("the file of --signals was taken: %s", _changes(before, afresh, gone))
-        self._succeed()
+        self.succeed()
         await self._engine.node_signals.read_nodes(afresh)
         for feed in closed:
             await feed.close()
 
-    def _succeed(self) -> None:
-        self._seen = self._failed = self._retry_at = None
+    def succeed(self) -> None:
+        super().succeed()
         self._feeds.refusal = ""
 
-    def _fail(self, problem: str, content: bytes | None, *, retry: bool = False) -> None:
+    def _report(self, problem: str, content: bytes | None, *, retry: bool = False) -> None:
         """Reports that the file cannot be used. `content`: None if it cannot be read. `retry`: try it again later,
         because the policies may change.
         """
-        failed = problem if content is None else content
-        again, self._failed = failed == self._failed, failed
-        self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None
         text = (
             f"the file of --signals was not taken, and the signals that were defined before go on: {self._path}: "
             f"{problem}"
         )
         self._feeds.refusal = text
-        if not again:
+        if self.fail(problem if content is None else content, retry=retry):
             self._metrics.count(SIGNAL_RELOADS, "error")
             log.error("%s", text)
 

@@ -6,9 +6,8 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import aiohttp
 import orjson
 
 from podwright.api.configuration.signals import Prometheus
@@ -20,6 +19,9 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.wire import USER_AGENT
 from podwright.kube.kinds import NODE_METRICS
+
+if TYPE_CHECKING:
+    import aiohttp
 
 CHUNK: Final = 1 << 13
 """Bytes that are read at once, which takes a few milliseconds at most."""
@@ -38,9 +40,7 @@ class SignalSource(Protocol):
     path: Sequence[str]
 
     def answer(self) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The body of the answer in pieces. Raises SourceError, ClusterError, ConfigError, OSError and aiohttp's
-        errors.
-        """
+        """The body of the answer in pieces. Raises SourceError, ClusterError, ConfigError and OSError."""
 
     async def close(self) -> None:
         """Closes its connections."""
@@ -66,6 +66,8 @@ class PrometheusSource:
 
     @asynccontextmanager
     async def answer(self) -> AsyncIterator[AsyncIterator[bytes]]:
+        import aiohttp  # noqa: PLC0415 -- takes long, and few have sources
+
         headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
         try:
             authorization, context = await self._reader.call(lambda: (self._authorization(), self._context()))
@@ -75,17 +77,23 @@ class PrometheusSource:
         if self._session is None:
             cookies = aiohttp.DummyCookieJar()
             self._session = aiohttp.ClientSession(cookie_jar=cookies, trust_env=False, auto_decompress=False)
-        async with self._session.get(
-            self._url,
-            params={"query": self._settings.query},
-            headers=headers,
-            ssl=context,
-            proxy=self._proxy,
-            allow_redirects=False,
-        ) as response:
-            if response.status != _OK:
-                raise SourceError(f"HTTP {response.status}: {_refusal(await response.content.read(MAX_ERROR))}")
-            yield checked(response)
+        try:
+            async with self._session.get(
+                self._url,
+                params={"query": self._settings.query},
+                headers=headers,
+                ssl=context,
+                proxy=self._proxy,
+                allow_redirects=False,
+            ) as response:
+                if response.status != _OK:
+                    raise SourceError(f"HTTP {response.status}: {_refusal(await response.content.read(MAX_ERROR))}")
+                yield checked(response)
+        except aiohttp.ClientResponseError as error:
+            # Not the URL, which may be that of a proxy with a password.
+            raise SourceError(f"HTTP {error.status} {error.message}") from error
+        except aiohttp.ClientError as error:
+            raise SourceError(str(error) or type(error).__name__) from error
 
     def _authorization(self) -> dict[str, str]:
         """The token is read again for each question, because it may be replaced at any time. Raises ConfigError."""

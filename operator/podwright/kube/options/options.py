@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.framework.features import NEWEST_MINOR
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import format_duration
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.core.queue import Waits
@@ -198,6 +199,12 @@ class Options(ServingOptions, UnusedOptions):
     )
     queue_sort: str = option(
         NAME, "The QueueSort plugin. There is one queue, so it is the same for all policies.", default=QUEUE_SORT
+    )
+    gather_after: float = option(
+        DURATION,
+        "After this time, room is held for pod groups that have not started and are at the head of a queue of teams "
+        "whose gatherAfter says nothing, such as one of KAI. 0s: never. See docs/queues.md.",
+        default="0s",
     )
     pod_initial_backoff_seconds: int = option(
         POSITIVE, "Backoff after a pod's first failed attempt. It doubles with each further failure.", default="1"

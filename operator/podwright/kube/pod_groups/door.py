@@ -60,7 +60,6 @@ class PodGroupDoor(Door):
         self._writer = writer
         self._without = without
         self._objects = engine.objects(kind)
-        self._known: set[str] = set()
 
     def key(self, raw: Mapping[str, Any]) -> str:
         return self._objects.key(raw)
@@ -79,7 +78,6 @@ class PodGroupDoor(Door):
         self._engine.activate_all()
 
     def put(self, raw: Mapping[str, Any]) -> None:
-        self._known.add(self.key(raw))
         try:
             self._writer.seen(self.kind, raw)
             raw = without_fields(raw, self._without)
@@ -95,7 +93,6 @@ class PodGroupDoor(Door):
             self._objects.put(raw)
 
     def drop(self, key: str, raw: Mapping[str, Any] | None) -> None:
-        self._known.discard(key)
         self._objects.drop(key, raw)
         self._writer.forget(self._group_key(key))
 

@@ -21,15 +21,12 @@ class PriorityClassDoor(Door):
 
     def __init__(self, engine: Engine) -> None:
         self._objects = engine.objects(self.kind)
-        self._known: set[str] = set()
 
     def key(self, raw: Mapping[str, Any]) -> str:
         return self._objects.key(raw)
 
     def put(self, raw: Mapping[str, Any]) -> None:
-        self._known.add(self.key(raw))
         self._objects.put(raw)
 
     def drop(self, key: str, raw: Mapping[str, Any] | None) -> None:
-        self._known.discard(key)
         self._objects.drop(key, raw)

@@ -196,15 +196,10 @@ class PolicyController:
         known = self._applied.get(key)
         if known is None or known.result != result:
             self._report(result)
-        applied = AppliedVersion(
-            result=result,
-            uid=_uid_of(raw),
-            version=str(metadata.get("resourceVersion") or ""),
-            status=self._shared(key, mapping_at(raw, "status")),
-            namespace=namespace,
-            name=identity_of(raw)[0],
+        applied = AppliedVersion(result, _uid_of(raw), version=str(metadata.get("resourceVersion") or ""))
+        self._statuses.took(
+            key, applied, {"metadata": metadata, "status": self._shared(key, mapping_at(raw, "status"))}
         )
-        self._statuses.took(key, applied)
         self._touched.add(namespace)
         self._announce(started)
 
@@ -220,18 +215,15 @@ class PolicyController:
         """Removes a policy that was deleted."""
         started = asyncio.get_running_loop().time()
         self._kind.remove(key)
-        known = self._applied.pop(key, None)
-        if known is not None:
+        if key in self._applied:
+            self._statuses.forget(key)
             log.info("policy %s was deleted", key)
-            self._touched.add(known.namespace)
+            self._touched.add(key.rpartition("/")[0])
         self._announce(started)
 
     def _announce(self, started: float, pause_factor: float | None = None) -> None:
-        """Has the statuses written, and tells the engine of changes. `started`: when this change began to be
-        applied.
-        """
+        """Tells the engine of changes. `started`: when this change began to be applied."""
         clock = asyncio.get_running_loop().time
-        self._statuses.changed.set()
         policies = self._engine.policies.policy_set
         due = self._announced_at + (ANNOUNCE_SECONDS if self._waiting else self._kind.announce_seconds)
         if policies.version != self._announced and clock() < due:
@@ -342,7 +334,7 @@ class PolicyController:
         return await access.forbidden(self._http, self._kind.resource) is None
 
     async def run_status_writes(self) -> None:
-        """Writes the statuses after each change, until it is cancelled."""
+        """Writes statuses until it is cancelled."""
         await self._statuses.run()
 
 

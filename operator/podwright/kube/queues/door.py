@@ -12,9 +12,10 @@ from typing import Any
 
 from podwright.api.own_objects import last_valid
 from podwright.api.queue_status import QueueReport, usage_of
-from podwright.core.objects.errors import InvalidObjectError, described
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw
-from podwright.core.queues.queues import NO_NODES, OVER_LIMIT, QueueRules, queues_of
+from podwright.core.queues.queues import queues_of
+from podwright.core.queues.shown import NO_NODES, OVER_LIMIT
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import Resource
@@ -33,7 +34,7 @@ class QueueDoor(CheckedDoor):
     refused = "QueueNotAccepted"
 
     def __init__(self, http: Http, kind: QueueKind, engine: Engine, names: QueueNames, **options: Any) -> None:
-        """`options`: those of ObjectStatuses."""
+        """`options`: those of CheckedDoor."""
         self.resource = kind.resource
         super().__init__(http, engine.invalid_objects, **options)
         self.kind = kind.key
@@ -49,22 +50,20 @@ class QueueDoor(CheckedDoor):
         self._names.end(self._kind)
 
     def put(self, raw: Raw) -> None:
-        kind, name, problem = self._kind, self.key(raw), ""
+        kind, name = self._kind, self.key(raw)
         if kind.implied is not None and not self._known:
             self._names.claim(kind, kind.implied.name, kind.implied)
-        last = None if name in self._known else last_valid(raw, kind.parse)
         if name not in self._known and (record := usage_of(raw.get("status"))) is not None:
             self._queues.records.setdefault(name, record)
-        rules: QueueRules | None
-        try:
-            rules = kind.parse(raw)
-        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            problem = str(error) if isinstance(error, InvalidObjectError) else described(error)
-            rules = last
-            self._invalid_objects.report(kind.resource.kind, name, error)
-        if rules is not None:
-            self._names.claim(kind, name, rules, last)
-        self.seen(name, raw, problem)
+        super().put(raw)
+
+    def take(self, name: str, raw: Raw) -> None:
+        last = None if name in self._known else last_valid(raw, self._kind.parse)
+        self._names.claim(self._kind, name, self._kind.parse(raw), last)
+
+    def refuse(self, name: str, raw: Raw, *, first: bool) -> None:
+        if first and (last := last_valid(raw, self._kind.parse)) is not None:
+            self._names.claim(self._kind, name, last, last)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         kind = self._kind
@@ -127,9 +126,13 @@ class QueueDoor(CheckedDoor):
         return str(InvalidObjectError(where, found.problem).in_object(resource.kind, name)), at_parent
 
 
-def queue_doors(http: Http, engine: Engine, **options: Any) -> list[QueueDoor]:
-    """One for each API. `options`: those of ObjectStatuses."""
-    names = QueueNames(queues_of(engine.cache), engine.policies.serves)
+def queue_doors(http: Http, engine: Engine, *, shadow_only: bool = False, **options: Any) -> list[QueueDoor]:
+    """One for each API. `shadow_only`: the queues of KAI and Volcano count for the policies that look at their pods.
+    `options`: those of CheckedDoor.
+    """
+    policies = engine.policies
+    serves = policies.looks_at if shadow_only else policies.serves
+    names = QueueNames(queues_of(engine.cache), serves)
     engine.told_of_policies.append(names.refresh)
     return [QueueDoor(http, kind=kind, engine=engine, names=names, **options) for kind in QUEUE_KINDS]
 

@@ -14,6 +14,7 @@ from podwright.api.queue_view import VIEW_KIND, view_status_of
 from podwright.api.scheduler_policy import GROUP
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queues.queues import queues_of
+from podwright.core.queues.shown import namespaces_of
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import QUEUE_VIEW
@@ -34,18 +35,14 @@ class QueueViewDoor(CheckedDoor):
     refused = ""
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
-        """`options`: those of ObjectStatuses."""
+        """`options`: those of CheckedDoor."""
         super().__init__(http, engine.invalid_objects, **options)
         self._queues = queues_of(engine.cache)
         self._first: dict[str, PodInfo | None] = {}
-        """Of the views that there should be, by key: the first pod of the namespace that waits in the queue."""
+        """Of the views that there should be, by key: the first pod of the namespace that a bound of the queue holds back."""
 
     def key(self, raw: Mapping[str, Any]) -> str:
         return f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"
-
-    def place_of(self, name: str) -> tuple[str, str]:
-        namespace, _, own = name.partition("/")
-        return own, namespace
 
     def status_of(self, name: str, seen: SeenObject, now: str) -> Mapping[str, Any]:
         if name not in self._first:
@@ -88,12 +85,12 @@ class QueueViewDoor(CheckedDoor):
         return Request("POST", QUEUE_VIEW.collection_in(namespace), raw)
 
     async def _wanted(self) -> dict[str, PodInfo | None]:
-        """The views that there should be, each with the first pod that waits."""
+        """The views that there should be, each with the first pod that a bound holds back."""
         queues = self._queues
         ranked: dict[str, dict[str, PodInfo | None]] = {}
 
         def rank(name: str) -> None:
-            for namespace, first in queues.namespaces_of(name).items():
+            for namespace, first in namespaces_of(queues, name).items():
                 ranked.setdefault(namespace, {})[name] = first
 
         if queues.active:

@@ -48,7 +48,7 @@ class RebalanceDoor(CheckedDoor):
     refused = "RebalancePolicyNotAccepted"
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
-        """`options`: those of ObjectStatuses."""
+        """`options`: those of CheckedDoor."""
         super().__init__(http, engine.invalid_objects, **options)
         self._rebalancing = engine.rebalancing
 

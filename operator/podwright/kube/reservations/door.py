@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from podwright.api.reservation import (
+    LONGEST,
     object_of,
     parse_reservation,
     status_of,
@@ -45,11 +46,11 @@ class ReservationDoor(CheckedDoor):
     refused = "ReservationNotAccepted"
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
-        """`options`: those of ObjectStatuses."""
+        """`options`: those of CheckedDoor."""
         super().__init__(http, engine.invalid_objects, **options)
         self.parsed: dict[str, Reservation] = {}
         self._whole: dict[str, str] = {}
-        """By name of a part of what this process holds: the name of the whole."""
+        """By name of a part of what this process holds, or whose object is to be deleted: the name of the whole."""
         self._deleted: set[str] = set()
         """The uids of objects that were to be deleted, of which the watch has not said that they are gone."""
         self._reserved = engine.cache.reservations
@@ -63,6 +64,11 @@ class ReservationDoor(CheckedDoor):
         reservation = self.parsed[name] = parse_reservation(raw)
         if not (_is_own(reservation) and self._gathering.leads):
             self._reservations.set(reservation)
+
+    def refuse(self, name: str, raw: Raw, *, first: bool) -> None:
+        self.parsed.pop(name, None)
+        if name not in self._whole:  # what this process holds is written again
+            super().refuse(name, raw, first=first)
 
     def remove(self, name: str) -> None:
         self.parsed.pop(name, None)
@@ -86,9 +92,10 @@ class ReservationDoor(CheckedDoor):
             return
         own = {**self._gathering.held(), **self._moves.held(), **self._reused.held()}
         held = {part.name: part for each in own.values() for part in each.in_parts(SLOTS_OF_A_PART)}
-        self._whole = {part.name: each.name for each in own.values() for part in each.in_parts(SLOTS_OF_A_PART)}
-        wanted = {name: self._put(each) for name, each in held.items() if not _is_alike(each, self.parsed.get(name))}
-        gone = {name for name, each in self.parsed.items() if _is_own(each) and name not in held}
+        known = {name: whole for name, whole in self._whole.items() if name in self._known}
+        self._whole = known | {part.name: each.name for each in own.values() for part in each.in_parts(SLOTS_OF_A_PART)}
+        wanted = {name: self._put(each) for name, each in held.items() if not self._is_alike(each)}
+        gone = {name for name, each in self.parsed.items() if _is_own(each)}.union(known).difference(held)
         self._deleted.update(self._known[name].uid for name in gone)
         await self.carry_out({**wanted, **{name: Request("DELETE", RESERVATION.path(name)) for name in gone}})
 
@@ -115,6 +122,18 @@ class ReservationDoor(CheckedDoor):
         self._deleted.discard(known.uid)
         return True
 
+    def _is_alike(self, held: Reservation) -> bool:
+        """True if the object says the same. It may have been created some seconds later than was thought."""
+        known = self.parsed.get(held.name)
+        if known is None or abs(held.at - known.at) > 1.0:
+            return False
+        if abs(min(held.until, self._known[held.name].created + LONGEST) - known.until) > LATE_SECONDS:
+            return False
+        same_times = replace(known, until=held.until, at=held.at)
+        return replace(held, slots=sorted(held.slots, key=str)) == replace(
+            same_times, slots=sorted(known.slots, key=str)
+        )
+
     def _put(self, reservation: Reservation) -> Request:
         known = self._known.get(reservation.name)
         raw = object_of(reservation, self._clock() if known is None else known.created)
@@ -123,13 +142,3 @@ class ReservationDoor(CheckedDoor):
 
 def _is_own(reservation: Reservation) -> bool:
     return reservation.is_gathered or reservation.is_rebalancing or reservation.is_reused
-
-
-def _is_alike(held: Reservation, known: Reservation | None) -> bool:
-    """True if the object says the same. It may have been created some seconds later than was thought."""
-    if known is None or abs(held.until - known.until) > LATE_SECONDS:
-        return False
-    same_times = replace(known, until=held.until, at=held.at)
-    return abs(held.at - known.at) <= 1.0 and replace(held, slots=sorted(held.slots, key=str)) == replace(
-        same_times, slots=sorted(known.slots, key=str)
-    )

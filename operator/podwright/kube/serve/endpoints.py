@@ -1,5 +1,5 @@
-"""The paths of the server and their answers. Everything here runs in the server's thread; `Content` is what it asks the
-scheduler.
+"""The paths of the server and their answers. Everything here runs in the server's thread; `Content`
+(content.py) is what it asks the scheduler.
 
 | path | answer |
 | --- | --- |
@@ -19,23 +19,24 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from podwright.engine.process.steps import Steps
+from podwright.core.objects.dataclass import dataclass
 from podwright.engine.records.families import Snapshot
 from podwright.engine.records.log_fields import V6
 from podwright.kube.serve.answers import pod_resources
 from podwright.kube.serve.answers.checks import PING, CheckReport, Problems, report, report_one
-from podwright.kube.serve.answers.explanations import PATH, AnswersAboutPod, Explanations
+from podwright.kube.serve.answers.explanations import PATH, explained
 from podwright.kube.serve.answers.pages import Body, LongAnswer, decompressed
-from podwright.kube.serve.answers.shadow_reports import SHADOW_PATH, ShadowAnswers, ShadowReports
+from podwright.kube.serve.answers.shadow_reports import SHADOW_PATH, reported
+from podwright.kube.serve.answers.steps import SteppedAnswers
+from podwright.kube.serve.content import Content
 from podwright.kube.serve.event_loops import BEAT_SECONDS, SchedulerLoop
 from podwright.kube.serve.page.shown import Shown
 
@@ -60,26 +61,6 @@ CONTENT_SECONDS: Final = 10.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """What the server asks the scheduler. All functions run in the scheduler's thread, and return quickly."""
-
-    checks: Callable[[], Problems]
-    """The named checks of /readyz."""
-    metrics: Callable[[], Steps[Sequence[Snapshot]]]
-    """Snapshots of all metrics, which are called in the server's thread."""
-    pods: pod_resources.Pods
-    """The pods for /metrics/resources."""
-    configuration: Callable[[], Callable[[], Mapping[str, Any]]]
-    """A snapshot of the configuration for /configz. It is called in the server's thread."""
-    about_pod: AnswersAboutPod | None = None
-    """The answers of /debug/explain, in short steps; None: the path is not served."""
-    shown: Callable[[], Shown | None] | None = None
-    """Returns what the page shows, None before the start. No function: there is no page."""
-    shadow: ShadowAnswers | None = None
-    """The answers of /debug/shadow, in short steps; None: the path is not served."""
-
-
 class Endpoints:
     """See the module. `routes` go into the application of each port, which all share the long answers."""
 
@@ -90,9 +71,9 @@ class Endpoints:
         """The checks of /readyz when the scheduler's loop last answered."""
         self._answered_at = -math.inf
         """When the scheduler's loop last answered, by the steady clock."""
-        self._explanations = None if content.about_pod is None else Explanations(content.about_pod, loop)
+        self._explanations = SteppedAnswers(loop, "explanations")
+        self._reports = SteppedAnswers(loop, "reports")
         self._page = None if content.shown is None else _live_page(content.shown, loop)
-        self._shadow = None if content.shadow is None else ShadowReports(content.shadow, loop)
         self._long_answers = 0
         self._metrics = LongAnswer(self._render_metrics, time.monotonic)
         self._resources = LongAnswer(self._render_resources, time.monotonic)
@@ -109,12 +90,12 @@ class Endpoints:
         )
         found += [web.get(path, partial(self._long_answer, page, content)) for path, page, content in pages]
         found.append(web.get("/configz", self._configz))
-        if self._explanations is not None:
-            found.append(web.get(PATH, self._explanations.answer))
+        if self._content.about_pod is not None:
+            found.append(web.get(PATH, partial(explained, self._content.about_pod, self._explanations)))
         if self._page is not None:
             found += self._page.routes()
-        if self._shadow is not None:
-            found.append(web.get(SHADOW_PATH, self._shadow.answer))
+        if self._content.shadow is not None:
+            found.append(web.get(SHADOW_PATH, partial(reported, self._content.shadow, self._reports)))
         return found
 
     @property

@@ -69,18 +69,11 @@ class SchedulerLoop:
         """Runs the function in the scheduler's thread, and returns its result. Raises TimeoutError, and what the
         function raises.
         """
-        result = concurrent.futures.Future[T]()
 
-        def run() -> None:
-            if result.set_running_or_notify_cancel():
-                try:
-                    result.set_result(function())
-                except Exception as error:  # noqa: BLE001 -- it is the caller's
-                    result.set_exception(error)
+        async def called() -> T:
+            return function()
 
-        self._soon(run)
-        async with asyncio.timeout(seconds):
-            return await asyncio.wrap_future(result)
+        return await self.run(called, seconds)
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
         """Like `call`, for a coroutine."""

@@ -9,11 +9,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import web
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.serve.access.gates import AccessGate
 from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.connections.listener import LASTS, Context, Listener
@@ -21,8 +21,6 @@ from podwright.kube.serve.endpoints import Handler
 
 log = logging.getLogger(__name__)
 
-DROPPED: Final = ("connections", "descriptors", "handshake", "head", "size", "stall", "total")
-"""Why connections are dropped: the label `reason`."""
 HEADERS: Final = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
 """The headers of all answers of a port."""
 SHUTDOWN_SECONDS: Final = 1.0

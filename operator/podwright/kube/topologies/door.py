@@ -29,7 +29,7 @@ class TopologyDoor(CheckedDoor):
     refused = "TopologyNotAccepted"
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
-        """`options`: those of ObjectStatuses."""
+        """`options`: those of CheckedDoor."""
         super().__init__(http, engine.invalid_objects, **options)
         self._engine = engine
 
@@ -63,19 +63,16 @@ class OtherTopologyDoor(Door):
         self.candidates = candidates
         self.kind = self.crd = f"{candidates[0].plural}.{self._api}"
         self.about = f"topologies of {self._api}"
-        self._known: set[str] = set()
         self._engine = engine
 
     def put(self, raw: Raw) -> None:
         name = self.key(raw)
-        self._known.add(name)
         try:
             _set(self._engine, f"{self._api}/{name}", levels_of(raw))
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._engine.invalid_objects.report(f"Topology.{self._api}", name, error)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
-        self._known.discard(key)
         _set(self._engine, f"{self._api}/{key}", None)
 
 

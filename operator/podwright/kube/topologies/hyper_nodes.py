@@ -44,7 +44,7 @@ class HyperNodeDoor(Door):
             self._report(name, error)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
-        del self._known[key]
+        self._known.pop(key, None)
         self._set(key, None)
 
     def _set(self, name: str, hyper_node: HyperNode | None) -> None:

@@ -4,23 +4,37 @@ other.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.raw import Raw
 from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.ports import Recorder, Regarding
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import Resource
 from podwright.kube.watch.served_kinds import Door
-from podwright.kube.write.object_status import ObjectStatuses
+from podwright.kube.write.object_status import ObjectStatuses, SeenObject
 
 
 class CheckedDoor(ObjectStatuses, Door):
-    """See the module."""
+    """See the module. Events say what is wrong with an object. `scheduler_name`: who reports them."""
 
-    def __init__(self, http: Http, invalid_objects: InvalidObjects, **options: Any) -> None:
-        """`options`: those of ObjectStatuses."""
-        super().__init__(http, **options)
+    refused: ClassVar[str]
+    """The reason of the event about an object that is not accepted."""
+
+    def __init__(
+        self,
+        http: Http,
+        invalid_objects: InvalidObjects,
+        *,
+        recorder: Recorder,
+        scheduler_name: str,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(http, clock=clock)
+        self._recorder = recorder
+        self._scheduler_name = scheduler_name
         self.kind = self.resource.kind
         self.candidates = (self.resource,)
         self.crd = f"{self.resource.plural}.{self.resource.group}"
@@ -37,6 +51,31 @@ class CheckedDoor(ObjectStatuses, Door):
 
     def remove(self, name: str) -> None:
         """The object was deleted."""
+
+    def problem_of(self, _name: str, _seen: SeenObject, status: Raw) -> str:
+        """What is wrong with an object that has this status; empty for nothing. Its first condition is Accepted."""
+        accepted = status["conditions"][0]
+        return "" if accepted["status"] == "True" else str(accepted["message"])
+
+    def warnings_of(self, _status: Raw) -> Mapping[str, str]:
+        """What else an object with this status is warned of, by the reason of the event. There is one event for each
+        reason, until it is gone.
+        """
+        return {}
+
+    def compared(self, name: str, seen: SeenObject, status: Raw) -> None:
+        problem, warnings = self.problem_of(name, seen, status), self.warnings_of(status)
+        if problem and problem != seen.reported:
+            self._warn(name, seen, self.refused, problem)
+        seen.reported = problem
+        for reason in warnings.keys() - seen.warned:
+            self._warn(name, seen, reason, warnings[reason])
+        seen.warned = frozenset(warnings)
+
+    def _warn(self, name: str, seen: SeenObject, reason: str, text: str) -> None:
+        kind, version = self.resource.kind, f"{self.resource.group}/{self.resource.version}"
+        regarding = Regarding("", name, seen.uid, "", self._scheduler_name, kind, version)
+        self._recorder.record(regarding, "Warning", reason, "Scheduling", text)
 
     def begin(self, _resource: Resource) -> None:
         self.served = True

@@ -14,9 +14,8 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-import aiohttp
 import orjson
 
 from podwright.core.framework.interface import ClusterError
@@ -34,6 +33,9 @@ from podwright.kube.client.pages import list_pages, objects_of
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import Resource
 from podwright.kube.watch.audit import audit_for_ever, compared_with_list
+
+if TYPE_CHECKING:
+    import aiohttp
 
 log = logging.getLogger(__name__)
 
@@ -258,7 +260,7 @@ class Reflector:
                     await self._list()
                 if not await self._watch():
                     await self._back_off()
-            except (ClusterError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            except (ClusterError, TimeoutError, OSError) as error:
                 await self._handle_error(error)
 
     async def _handle_error(self, error: BaseException) -> None:

@@ -13,11 +13,12 @@ import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.client import access
 from podwright.kube.client.http import Http
 from podwright.kube.deadline import wait_at_most
@@ -53,13 +54,6 @@ class Door(ABC):
     """The name of its CRD; empty for a built-in kind."""
     only_with: Collection[str] = ()
     """The kinds of other doors without all of which it is not used; empty if it is used in any case."""
-
-    _known: Any
-    """The keys of all objects that it was given."""
-
-    @property
-    def known(self) -> Collection[str]:
-        return set(self._known)
 
     def begin(self, resource: Resource) -> None:
         """The kind is served in this version. Called before its first object comes."""
@@ -238,7 +232,7 @@ class ServedKinds:
         del self.served[door.kind]
         known.task.cancel()
         known.reflector.synced.set()  # releases tasks that wait for its first list
-        for key in list(door.known):
+        for key in list(known.reflector.known):
             door.drop(key, None)
         door.end(known.resource)
         log.info("%s are gone", door.about)

@@ -1,4 +1,4 @@
-"""The base of writers of statuses that change all the time, such as those of queues.
+"""The base of writers of the statuses of our own kinds.
 
 All statuses are compared regularly, in short steps with pauses, with what the API server has. Those that differ are
 written, new conditions before new amounts, at most some in a second.
@@ -11,14 +11,13 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from podwright.api.scheduler_policy import created_of, identity_of
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import Raw, mapping_at
-from podwright.engine.ports import Recorder, Regarding
 from podwright.kube.client.errors import is_not_found, status_of, uid_mismatch
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON, JSON_PATCH
@@ -41,8 +40,6 @@ AT_ONCE: Final = 16
 _EXPECTED: Final = (403, 404, 409)
 """A namespace that ends refuses objects; an object may be there, or gone, before the watch says so."""
 RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
-
-_NONE: Final[Mapping[str, str]] = {}
 
 
 async def gently(names: Sequence[str], work: Callable[[str], object]) -> None:
@@ -72,7 +69,7 @@ class SeenObject:
 
     `reported`: the problem that an event was about. `warned`: the reasons of warnings that events were about. The
     status is not written before `not_before`. `written`: the status that we wrote last, and what the API server made of
-    it.
+    it; None, if it made nothing else of it.
     """
 
     uid: str
@@ -90,21 +87,18 @@ class SeenObject:
 
 
 class ObjectStatuses(ABC):
-    """See the module. `clock` gives seconds since the epoch. `scheduler_name`: who reports events."""
+    """See the module."""
 
     resource: Resource
     noun: ClassVar[str]
     """What an object is called in log lines."""
-    refused: ClassVar[str]
-    """The reason of the event about an object that is not accepted."""
 
-    def __init__(self, http: Http, *, recorder: Recorder, scheduler_name: str, clock: Callable[[], float]) -> None:
+    def __init__(self, http: Http, *, clock: Callable[[], float], limit: WriteLimit | None = None) -> None:
+        """`clock` gives seconds since the epoch. `limit`: how often statuses are written; of these alone, if None."""
         self._http = http
-        self._recorder = recorder
-        self._scheduler_name = scheduler_name
         self._clock = clock
         self._known: dict[str, SeenObject] = {}
-        self._limit = WriteLimit()
+        self._limit = limit or WriteLimit()
         self._most = MOST_WRITES
         """How many statuses are written, and other requests sent, before all statuses are compared again."""
         self._tries: dict[str, tuple[int, float]] = {}
@@ -124,8 +118,9 @@ class ObjectStatuses(ABC):
         )
         before = self._known.get(name)
         if before is not None and before.uid == uid:
-            known.reported, known.failures, known.not_before = before.reported, before.failures, before.not_before
-            known.written, known.warned = before.written, before.warned
+            known.reported, known.warned, known.written = before.reported, before.warned, before.written
+            if before.generation == generation:
+                known.failures, known.not_before = before.failures, before.not_before
         self._known[name] = known
 
     def forget(self, name: str) -> None:
@@ -136,23 +131,16 @@ class ObjectStatuses(ABC):
     def status_of(self, name: str, seen: SeenObject, now: str) -> Raw:
         """The status of an object. `now`: an RFC 3339 time."""
 
-    def problem_of(self, _name: str, _seen: SeenObject, status: Raw) -> str:
-        """What is wrong with an object that has this status; empty for nothing. Its first condition is Accepted."""
-        accepted = status["conditions"][0]
-        return "" if accepted["status"] == "True" else str(accepted["message"])
-
-    def warnings_of(self, _status: Raw) -> Mapping[str, str]:
-        """What else an object with this status is warned of, by the reason of the event. There is one event for each
-        reason, until it is gone.
-        """
-        return _NONE
+    def compared(self, name: str, seen: SeenObject, status: Raw) -> None:
+        """Called with each status that was computed."""
 
     async def prepare(self) -> None:
         """Called before all statuses are computed. Counts as a part of that."""
 
     def place_of(self, name: str) -> tuple[str, str]:
-        """The name and the namespace of the object that is known by this name."""
-        return name, ""
+        """The name and the namespace of the object that is known by this name, or as namespace/name."""
+        namespace, _, own = name.rpartition("/")
+        return own, namespace
 
     async def settle(self) -> None:
         """Called after each comparison of all statuses."""
@@ -203,34 +191,22 @@ class ObjectStatuses(ABC):
             await asyncio.sleep(STATUS_SECONDS)
 
     def _compare(self, name: str, due: dict[str, Raw]) -> None:
-        """Adds the object's status to `due` if it is to be written, and reports a new problem."""
+        """Adds the object's status to `due` if it is to be written."""
         known = self._known.get(name)
         if known is None:
             return
         try:
             status = self.status_of(name, known, rfc3339(self._clock()))
-            problem = self.problem_of(name, known, status)
-            warnings = self.warnings_of(status)
+            self.compared(name, known, status)
         except Exception:
             if not known.failures:
                 log.exception("cannot tell the status of %s %s", self.noun, name)
             known.failures += 1
             return
-        if problem and problem != known.reported:
-            self._warn(name, known, self.refused, problem)
-        known.reported = problem
-        for reason in warnings.keys() - known.warned:
-            self._warn(name, known, reason, warnings[reason])
-        known.warned = frozenset(warnings)
         # The schema of another API may have dropped a part of what we wrote.
         dropped = (status, known.status) == known.written
         if status != known.status and not dropped and asyncio.get_running_loop().time() >= known.not_before:
             due[name] = status
-
-    def _warn(self, name: str, known: SeenObject, reason: str, text: str) -> None:
-        kind, version = self.resource.kind, f"{self.resource.group}/{self.resource.version}"
-        regarding = Regarding("", name, known.uid, "", self._scheduler_name, kind, version)
-        self._recorder.record(regarding, "Warning", reason, "Scheduling", text)
 
     def _says_news(self, name: str, status: Raw) -> bool:
         known = self._known.get(name)
@@ -247,7 +223,7 @@ class ObjectStatuses(ABC):
         try:
             path = self.resource.path(*self.place_of(name), subresource="status")
             answer = await self._http.call("PATCH", path, patch, JSON_PATCH)
-        except ClusterError as error:
+        except (ClusterError, TypeError) as error:  # a TypeError if something in it cannot be written as JSON
             known.failures += 1
             known.not_before = asyncio.get_running_loop().time() + RETRY.pause(known.failures, error)
             if known.failures == 1 and not is_not_found(error) and not uid_mismatch(error):
@@ -255,6 +231,7 @@ class ObjectStatuses(ABC):
         else:
             known.failures, known.status = 0, status
             newest = self._known.get(name, known)  # the watch may have been faster
-            newest.written = status, answer.get("status") if isinstance(answer, Mapping) else None
+            kept = answer.get("status") if isinstance(answer, Mapping) else None
+            newest.written = (None, None) if kept == status else (status, kept)
             if name in self._known:
                 self._known[name] = self._known.pop(name)  # the others come first now

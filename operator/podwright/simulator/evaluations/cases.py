@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,6 +55,22 @@ def read_cases(path: str) -> Iterator[Case | CaseError]:
                 yield _case(line, path, number)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         yield _bad(path, number + 1, f"cannot be unpacked: {error}")
+
+
+def answered(paths: Iterable[str], answer: Callable[[Case], dict[str, Any]]) -> Iterator[tuple[Case, dict[str, Any]]]:
+    """The cases of these files with their answers. The answer of one that cannot be run has its id and an `error`.
+    Raises OSError.
+    """
+    for path in paths:
+        for read in read_cases(path):
+            case: Case = {} if isinstance(read, CaseError) else read
+            try:
+                if isinstance(read, CaseError):
+                    raise read
+                found = answer(read)
+            except CaseError as error:
+                found = {"id": error.id, "error": str(error)}
+            yield case, found
 
 
 def _case(line: bytes, path: str, number: int) -> Case | CaseError:

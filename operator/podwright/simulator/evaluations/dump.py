@@ -134,8 +134,10 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Load
     bad_queues = _take_queues(items, world, policies)
     labels = world.cache.namespace_labels(pod.namespace)
     queues = queues_of(world.cache)
+    queues.serves = policies.scheduler_names.__contains__
     if any(policy.spec.queue is not None for policy in policies.active):
-        queues.choice_by_policy = lambda each: _chosen(policies, each, world)
+        queues.membership.choice_by_policy = lambda each: _chosen(policies, each, world)
+        queues.preemptible_by_policy = lambda each: _preemptible(policies, each, world)
         queues.regroup()
     selected = policies.select(pod, labels)
     policy = policies.default if selected is None else selected
@@ -239,6 +241,12 @@ def _chosen(policies: PolicySet, pod: PodInfo, world: World) -> str:
     """The queue that the pod's policy chooses for it; "" for none."""
     policy = policies.select(pod, world.cache.namespace_labels(pod.namespace))
     return "" if policy is None else policy.queue_of(pod, world.cache)
+
+
+def _preemptible(policies: PolicySet, pod: PodInfo, world: World) -> bool | None:
+    """Whether the pod's policy lets it be evicted for pods of queues; None if it does not say."""
+    policy = policies.select(pod, world.cache.namespace_labels(pod.namespace))
+    return None if policy is None else policy.preemptible
 
 
 def _lists_of(items: Sequence[Object]) -> Mapping[str, Sequence[Object]]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from podwright.core.cycle import Placement, schedule
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.explaining import Raw
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.raw import value_at
 from podwright.core.objects.similar_names import did_you_mean
@@ -34,7 +34,15 @@ from podwright.simulator.explain.groups import explain_member
 from podwright.simulator.explain.held_room import held_room
 from podwright.simulator.explain.placed import explain_placed, not_asked
 from podwright.simulator.explain.queue_causes import standing
-from podwright.simulator.explain.results import Cause, Change, Explanation, PodState, PolicyRef, PreemptionFound, Victim
+from podwright.simulator.explain.results import (
+    Cause,
+    Change,
+    Explanation,
+    PodState,
+    PolicyRef,
+    PreemptionFound,
+    victims_of,
+)
 from podwright.simulator.explain.start import start_of
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 from podwright.simulator.hypotheses.hypothesis import Stopped, never
@@ -147,7 +155,9 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, tr
         reason, text = "PluginFailed", f"a plugin of policy {policy.compiled.name} fails: {error}"
         if error.plugin == DEVICES and fails_selector(error.problem):
             reason, text = "DeviceSelectorFails", error.problem
-            changes = trials.in_time(of_failing_selectors(trials, pod, error.problem)) if trials and pod.raw else ()
+            if trials and pod.raw:
+                repairs = of_failing_selectors(cluster.cache, pod, error.problem)
+                changes = islice(trials.in_time(trials.helping(pod, repairs)), 1)
         cause = Cause(reason=reason, text=text, plugin=error.plugin)
         return replace(found, causes=(cause,), message=str(error), changes=tuple(changes))
 
@@ -312,13 +322,8 @@ def _preemption(framework: Framework, pod: PodInfo, verdicts: Verdicts) -> tuple
     found = PreemptionFound(
         message=status.message.removeprefix("preemption: "),
         node=result.nominated_node if result else "",
-        victims=tuple(_victims(result)),
+        victims=victims_of(result.victims) if result else (),
         violations=result.violations if result else 0,
         candidates=len(result.details.candidates) if result and isinstance(result.details, DryRun) else 0,
     )
     return found, diagnosis.message(status.message)
-
-
-def _victims(result: PostFilterResult | None) -> Iterable[Victim]:
-    for victim in result.victims if result else ():
-        yield Victim(pod=victim.key, priority=victim.priority)

@@ -27,7 +27,7 @@ from podwright.simulator.explain.results import (
     PodState,
     PreemptionFound,
     Rejected,
-    Victim,
+    victims_of,
 )
 from podwright.simulator.loaded import LoadedCluster
 
@@ -177,6 +177,7 @@ def _preemption(decision: GangRejection) -> PreemptionFound | None:
     found = decision.preemption
     if found is None:
         return None
-    victims = tuple(Victim(pod=victim.key, priority=victim.priority) for victim in found.victims)
     node = next(iter(found.nominations.values()), "")
-    return PreemptionFound(message=found.message, node=node, victims=victims, violations=found.violations)
+    return PreemptionFound(
+        message=found.message, node=node, victims=victims_of(found.victims), violations=found.violations
+    )

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import listed
-from podwright.core.queues.queues import QUEUE_QUOTA, Bound, Queues, amount_text, amounts_of
+from podwright.core.queues.amounts import amount_text, amounts_of
+from podwright.core.queues.bound import Bound
+from podwright.core.queues.queues import QUEUE_QUOTA, Queues
 from podwright.simulator.explain.results import Cause
 
 _SOURCES = {"policy": ", which its policy chooses,", "namespace": ", which the label of its namespace names,"}
@@ -15,7 +17,7 @@ _SOURCES = {"policy": ", which its policy chooses,", "namespace": ", which the l
 
 def cause_of(queues: Queues, pod: PodInfo, message: str, nodes: int) -> Cause:
     """Why the queue forbids the pod to start, which `message` says."""
-    bound = queues.bound(pod)
+    bound = queues.bounds.of(pod)
     reason, text = "QueueLimit", message
     if bound is not None and not bound.resource:
         reason, text = _reason(queues, bound), f"{message}{_hint(queues, bound)}"
@@ -42,7 +44,7 @@ def _hint(queues: Queues, bound: Bound) -> str:
 def standing(queues: Queues, pod: PodInfo) -> Sequence[str]:
     """What the queue of a pod has of the resources that the pod requests, and its share of them."""
     name = queues.queue_of(pod) if queues.active else ""
-    bound = queues.bound(pod) if name else None
+    bound = queues.bounds.of(pod) if name else None
     if queues.get(name) is None or (bound is not None and not bound.resource):
         return ()
     share, held = queues.share(name), queues.usage(name)

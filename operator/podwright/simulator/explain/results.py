@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
 from podwright.core.framework.args import key_of
+from podwright.core.objects.dataclass import dataclass
+from podwright.core.objects.pod import PodInfo
 from podwright.simulator.queue_rows import QueueRow
 
 
@@ -89,6 +91,11 @@ class Victim:
 
     pod: str
     priority: int
+
+
+def victims_of(pods: Iterable[PodInfo]) -> tuple[Victim, ...]:
+    """These pods, for a result."""
+    return tuple(Victim(pod=pod.key, priority=pod.priority) for pod in pods)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import Final
 
 from podwright.api.scheduler_policy import GROUP
 from podwright.api.scheduling_queue import QUEUE_KIND
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import (
@@ -250,7 +251,7 @@ def _of_pods(
     parsed = sorted(map(_parsed, raws.values()), key=lambda pod: (pod.creation, pod.name))
     placed = [pod for pod in parsed if pod.node_name]
     waiting = [pod for pod in parsed if not pod.node_name]
-    waiting.sort(key=lambda pod: cluster.queues.bound(pod) is None)  # those that their queues forbid come first
+    waiting.sort(key=lambda pod: cluster.queues.bounds.of(pod) is None)  # those that their queues forbid come first
     first = next(iter(waiting or placed), None)
     return WorkloadExplanation(
         kind=kind,

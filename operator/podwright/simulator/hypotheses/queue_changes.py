@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from podwright.core.objects.pod import PodInfo, belongs_to_node
+from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.raw import Raw
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
@@ -19,24 +19,38 @@ from podwright.simulator.queue_objects import with_quota
 from podwright.simulator.trial import Trial
 
 _KINDS: Final = ("queue", "queues", "squeue", "schedulingqueue", "schedulingqueues")
-_OF_QUEUE: Final = ("parent", "priority", "state", "preemptMinRuntime", "reclaimMinRuntime")
+_OF_QUEUE: Final = (
+    "parent",
+    "priority",
+    "state",
+    "preemptMinRuntime",
+    "reclaimMinRuntime",
+    "maxRuntime",
+    "nonPreemptiblePriority",
+    "gatherAfter",
+    "usageHalfLife",
+)
+_OF_USERS: Final = "userLimits/"
 _OF_RESOURCE: Final = ("guarantee", "limit", "lendingLimit", "weight")
-_NUMBERS: Final = ("priority", "weight")
+_NUMBERS: Final = ("priority", "nonPreemptiblePriority", "weight")
 
 
 def with_field(queues: Mapping[str, Raw], text: str) -> Raw:
-    """The queue that `queue/NAME/RESOURCE/FIELD=VALUE` or `queue/NAME/FIELD=VALUE` names, changed so. A RESOURCE may be
-    one of a flavor: `nvidia.com/gpu@h100`. Without a VALUE, the field is removed. `queues`: by name. Raises
-    HypothesisError; whether the value is valid, the parser of queues says.
+    """The queue that `queue/NAME/RESOURCE/FIELD=VALUE`, `queue/NAME/userLimits/RESOURCE=VALUE` or
+    `queue/NAME/FIELD=VALUE` names, changed so. A RESOURCE may be one of a flavor: `nvidia.com/gpu@h100`. Without a
+    VALUE, the field is removed. `queues`: by name. Raises HypothesisError; whether the value is valid, the parser of
+    queues says.
     """
     path, equals, value = text.partition("=")
     kind, _, rest = path.partition("/")
     name, _, rest = rest.partition("/")
-    resource, _, field = rest.removeprefix("spec/").removeprefix("resources/").rpartition("/")
+    rest = rest.removeprefix("spec/").removeprefix("resources/")
+    of_users = rest.startswith(_OF_USERS)
+    resource, field = ("", rest.removeprefix(_OF_USERS)) if of_users else rest.rpartition("/")[::2]
     known = _OF_RESOURCE if resource else _OF_QUEUE
     if kind.lower() not in _KINDS or not equals or not name or not field:
         raise HypothesisError(f"set: {text!r} is not of the form queue/NAME/RESOURCE/limit=8 or queue/NAME/state=Hold")
-    if field not in known:
+    if field not in known and not of_users:
         raise HypothesisError(f"set: {text!r}: {field!r} is none of {', '.join(known)}{did_you_mean(field, known)}")
     if name not in queues:
         raise HypothesisError(f"set: {text!r}: there is no valid queue {name!r}{did_you_mean(name, queues)}")
@@ -44,6 +58,8 @@ def with_field(queues: Mapping[str, Raw], text: str) -> Raw:
     spec = dict(queues[name]["spec"])
     if resource:
         spec = with_quota(spec, resource, lambda quota: _changed(quota, field, found))
+    elif of_users:
+        spec["userLimits"] = _changed(spec.get("userLimits") or {}, field, value)
     else:
         spec = _changed(spec, field, found)
     return {**queues[name], "spec": spec}
@@ -62,7 +78,7 @@ def drained_pods(cluster: LoadedCluster) -> Iterator[tuple[PodInfo, bool]]:
     for name in sorted(cluster.queues.draining):
         for _, pod in [*cluster.queues.least_important(name)]:
             info = cluster.cache.placement(pod.uid)
-            if info is not None and not belongs_to_node(pod) and cluster.policies.serves(pod.scheduler_name):
+            if info is not None and cluster.queues.is_ours(pod):
                 yield pod, may_be_evicted(pod, budgets)
 
 

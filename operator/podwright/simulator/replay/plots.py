@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from podwright.core.objects.resources import CPU
+from podwright.core.objects.dataclass import dataclass
+from podwright.core.queues.amounts import unit_of
 from podwright.engine.view.rebalance_picture import COLORS, STYLE
 from podwright.simulator.replay.meter import MeterSample
 from podwright.simulator.replay.scorecard import Scorecard
@@ -77,7 +77,7 @@ def _of_queues(card: Scorecard) -> Mapping[str, Plot]:
     """What the queues with most pods have over time, what would be fair, and how long their pods wait."""
     start = card.queue_samples[0].time if card.queue_samples else 0.0
     names = [*card.queue_samples[0].allocated] if card.queue_samples else []
-    resource, scale = card.queues[0].resource, 1000 if card.queues[0].resource == CPU else 1
+    resource, scale = card.queues[0].resource, unit_of(card.queues[0].resource)
     has = {name: [(each.time - start, each.allocated[name] / scale) for each in card.queue_samples] for name in names}
     fair = {name: [(each.time - start, each.share[name] / scale) for each in card.queue_samples] for name in names}
     curves = {figures.queue: figures.waiting.curve for figures in card.queues}

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queues.queues import Queues
+from podwright.core.queues.shown import is_owed
 from podwright.simulator.replay.waiting import WaitingTimes, waiting_times
 
 MOST_QUEUES: Final = 256
@@ -96,7 +97,7 @@ class QueueMeter:
             fair, kept = fair + share, kept + min(has, share)
             self._allocated[name] += has
             self._shares[name] += share
-            self._below[name] += self._queues.is_owed(name)
+            self._below[name] += is_owed(self._queues, name)
             if len(allocated) < MOST_PLOTTED:
                 allocated[name], shares[name] = has, share
         self.samples.append(QueueSample(time, allocated, shares, kept / fair if fair else 1.0))

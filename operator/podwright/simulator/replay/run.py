@@ -14,13 +14,14 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from podwright.api.rebalance_policy import REBALANCE_KIND, parse_rebalance_policy
 from podwright.api.scheduler_policy import KIND, identity_of
 from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.gangs.run_times import run_times_of
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.raw import Raw
@@ -334,7 +335,7 @@ class _Replay:
 
     def _retry_claims(self) -> None:
         """Tries pods again that may take room back now, which no event tells."""
-        for uid in self._cluster.queues.due_claims():
+        for uid in self._cluster.queues.turns.due_claims():
             self._scheduling.queue.activate(uid)
 
     def _protections_of(self, pod: PodInfo) -> Iterable[float]:

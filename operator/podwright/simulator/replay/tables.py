@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from podwright.core.objects.wording import readable
+from podwright.core.queues.flavors import parts_of
 from podwright.simulator.replay.plots import duration
 from podwright.simulator.replay.scorecard import Scorecard
 
@@ -26,6 +27,12 @@ _ROWS: Final[Sequence[tuple[str, Callable[[Scorecard], str]]]] = (
     ("cost of nodes in use", lambda card: f"{card.cost:,.0f}"),
     ("cost of all nodes", lambda card: f"{card.cost_of_all:,.0f}"),
 )
+_SHARES: Final[Sequence[tuple[str, Callable[[Scorecard], Mapping[str, float]]]]] = (
+    ("allocation", lambda card: card.allocation),
+    ("peak allocation", lambda card: card.peak_allocation),
+    ("utilisation", lambda card: card.utilisation),
+)
+"""Figures of each resource."""
 _MOVED: Final[Sequence[tuple[str, Callable[[Scorecard], int]]]] = (
     ("pods moved by rebalancing", lambda card: sum(each.moves for each in card.rebalancing)),
     ("gain of rebalancing", lambda card: sum(each.gain for each in card.rebalancing)),
@@ -38,7 +45,7 @@ def rows(cards: Sequence[Scorecard]) -> list[list[str]]:
     table = [[name, *(value(card) for card in cards)] for name, value in _ROWS]
     shares: list[list[str]] = []
     for resource in cards[0].allocation:
-        for name, of in (("allocation", _allocation), ("peak allocation", _peak), ("utilisation", _utilisation)):
+        for name, of in _SHARES:
             shares.append([f"{name} of {resource}", *(f"{of(card)[resource]:.1%}" for card in cards)])
     moved = [[name, *(f"{value(card):,}" for card in cards)] for name, value in _MOVED]
     return [header, *table[:8], *shares, *table[8:], *(moved if any(card.rebalancing for card in cards) else ())]
@@ -64,7 +71,9 @@ def queue_rows(cards: Sequence[Scorecard]) -> list[list[str]]:
         for card in cards:
             for each in card.queues:
                 if each.queue == name:
-                    has, share = (readable(each.resource, round(amount)) for amount in (each.allocated, each.share))
+                    has, share = (
+                        readable(parts_of(each.resource)[0], round(amount)) for amount in (each.allocated, each.share)
+                    )
                     placed, waiting = f"{each.placed:,} of {each.arrived:,}", each.waiting
                     times = duration(waiting.mean), duration(waiting.p99)
                     of = f" {each.resource}"
@@ -81,18 +90,6 @@ def queue_rows(cards: Sequence[Scorecard]) -> list[list[str]]:
                         ]
                     )
     return found if names else []
-
-
-def _allocation(card: Scorecard) -> Mapping[str, float]:
-    return card.allocation
-
-
-def _peak(card: Scorecard) -> Mapping[str, float]:
-    return card.peak_allocation
-
-
-def _utilisation(card: Scorecard) -> Mapping[str, float]:
-    return card.utilisation
 
 
 def markdown(cards: Sequence[Scorecard]) -> str:

@@ -127,6 +127,25 @@ def test_programs_get_quantities(run):
     assert found["lost"]["problem"] == "spec.parent: queue 'gone' does not exist"
 
 
+def test_a_flavor_has_its_own_quotas_and_units(run):
+    h100 = {"name": "h100", "resources": {GPU: {"guarantee": 16, "limit": 20}, "cpu": {"guarantee": "8"}}}
+    hours = {"observedAt": "2026-01-02T12:00:00Z", "hours": {"cpu@h100": "10"}}
+    status = {"allocated": {GPU: "12", f"{GPU}@h100": "12", "cpu@h100": "4"}, "usage": hours}
+    objects = [shown("ml", status, flavors=[h100, 7], resources={GPU: {"limit": 40}}), shown("b", flavors=[h100])]
+    (_, found) = json.loads(run("-o", "json", objects=objects))["queues"]
+    bounds = {"guarantee": "16", "limit": "20", "share": "0", "allocated": "12", "borrowed": "0", "pending": "0"}
+    assert found["resources"][f"{GPU}@h100"] == bounds
+    assert found["resources"]["cpu@h100"]["allocated"] == "4"
+    assert found["usage"]["hours"] == {"cpu@h100": 10.0}
+    text = run("--resource", "cpu@h100", objects=objects)
+    assert re.search(r"(?m)^ml +Open +8 +- +- +4 +- +- +-$", text)
+    assert re.search(r"(?m)^ml +10\.0 +100 % +- +4 ", run("--usage", "--resource", "cpu@h100", objects=objects))
+    assert "Amounts are of nvidia.com/gpu." in run(objects=objects)
+    view = {"guarantee": {"cpu@h100": "8"}, "allocated": {"cpu@h100": "4"}}
+    (row,) = rows_of_views([{"metadata": {"name": "ml", "namespace": "x"}, "status": view}])
+    assert row.of("cpu@h100") == QueueAmounts(resource="cpu@h100", guarantee=8000, allocated=4000)
+
+
 def test_an_escape_sequence_in_a_status_is_not_printed(run):
     hostile = shown("a", {"firstWaiting": {"pod": "\x1b[2Jx", "message": "[red]m"}})
     text = run(objects=[hostile])

@@ -1,6 +1,7 @@
 """`podwright record` on the sandbox: what it writes can be replayed."""
 
 import asyncio
+import contextlib
 import gzip
 import io
 import json
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -118,6 +120,9 @@ async def test_a_recording_ends_when_a_line_cannot_be_written(tmp_path):
         await asyncio.to_thread(SandboxApi(sandbox.url).request, "POST", "/api/v1/nodes", node("a"))
         connection = LiveConnection(kubeconfig=kubeconfig_of(sandbox, tmp_path / "kubeconfig"))
         recorder = await asyncio.wait_for(record(connection, Stuck(), None, asyncio.Event()), 30)
+        for thread in threading.enumerate():  # what it left running would connect to a server that is about to close
+            if thread.name == "podwright snapshot":
+                await asyncio.to_thread(thread.join)
     assert recorder.lines == 0
 
 
@@ -145,15 +150,17 @@ def test_the_command_ends_while_the_api_server_accepts_connections_and_never_ans
         config = kubeconfig(tmp_path, cluster={"server": f"http://127.0.0.1:{server.getsockname()[1]}"})
         command = [sys.executable, "-m", "podwright", "record", "--kubeconfig", str(config)]
         command += ["--seconds", "0.2"] if end == "--seconds" else []
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with started as process, contextlib.ExitStack() as connections:
             try:
                 server.settimeout(PATIENCE_SECONDS)
-                with server.accept()[0]:
-                    if end == "its reader is gone":
-                        process.stdout.close()
-                    elif end != "--seconds":
-                        process.send_signal(signal.Signals[end])
-                    said = process.communicate(timeout=PATIENCE_SECONDS)[1].splitlines()[1:]
+                if end != "--seconds":  # which may pass before the command has connected
+                    connections.enter_context(server.accept()[0])
+                if end == "its reader is gone":
+                    process.stdout.close()
+                elif end != "--seconds":
+                    process.send_signal(signal.Signals[end])
+                said = process.communicate(timeout=PATIENCE_SECONDS)[1].splitlines()[1:]
             finally:
                 process.kill()
     late = b"Error: cannot record the cluster: not all that it has was read within 0.2 s"

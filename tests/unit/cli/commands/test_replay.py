@@ -98,6 +98,7 @@ def test_recordings_bring_their_own_nodes(run):
         (["rec.jsonl", "--fill", "1"], {"rec.jsonl": ""}, "--fill needs a list of tasks"),
         (["tasks.csv", "--nodes", "nodes.csv", "--price", "x"], {}, "--price: 'x' is not of the form"),
         (["tasks.csv", "--nodes", "nodes.csv", "--price", "a:1"], {}, "--price: 'a:1' is not of the form"),
+        (["tasks.csv", "--nodes", "nodes.csv", "--gather-after", "soon"], {}, "'soon' is not a duration such as 5m"),
         (["tasks.csv", "--nodes", "bad.csv"], {"bad.csv": "a,b\n"}, "bad.csv:1: the columns sn, cpu_milli, memory_mib are missing"),
         (["tasks.csv", "--nodes", "nodes.csv", "--policy", "bad.yaml"], {"bad.yaml": yaml.safe_dump(make_policy("b", weight=1))}, "bad.yaml: policy b: spec.weight: unknown field"),
         (["tasks.csv", "--nodes", "nodes.csv", "--policy", "pod.yaml"], {"pod.yaml": "kind: Pod"}, "pod.yaml: expected one of SchedulerPolicy, SchedulingQueue, RebalancePolicy, got Pod"),

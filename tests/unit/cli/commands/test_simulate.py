@@ -8,6 +8,8 @@ import yaml
 from click.testing import CliRunner
 
 from podwright.cli.commands.simulate import simulate
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API
+from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.engine.view.rebalance_picture import COLORS
 from support.objects.builders import make_policy
 from support.objects.queues import queue
@@ -186,3 +188,24 @@ def test_the_picture_shows_what_waits_what_moves_and_what_is_evicted(run, tmp_pa
     stays, leaves, comes, waited = COLORS[0], COLORS[1], COLORS[2], COLORS[4]
     assert cells[:3] == [("a", [(leaves, "12.0")]), ("b", [(stays, "18.0")]), ("c", [(leaves, "9.0")])]
     assert cells[3:] == [("a", [(waited, "36.0")]), ("b", [(stays, "18.0"), (comes, "18.0")]), ("c", [])]
+
+
+def test_room_is_held_for_gangs_of_all_queues_as_the_operator_would(run):
+    def runs(name, **more):
+        return pod(name, cpu="4", labels={QUEUE_LABEL: "small"}, **more)
+
+    old, labels = {"creationTimestamp": "2000-01-01T00:00:00Z"}, {QUEUE_LABEL: "large", GROUP_LABEL: "g"}
+    group = {"metadata": {"name": "g", "namespace": "default", "uid": "g"}, "spec": {"minMember": 2}}
+    cluster = [
+        node("a"),
+        node("b"),
+        queue("large", resources={"cpu": {"guarantee": "8"}}),
+        queue("small", resources={"cpu": {}}, reclaimMinRuntime="24h"),
+        item("PodGroup", group, f"{PLUGINS_API}/v1alpha1"),
+        *(pod(f"g{i}", cpu="4", labels=labels, metadata=old) for i in range(2)),
+        runs("runs", on="a"),
+        runs("new"),
+    ]
+    assert "default/new  b" in run(objects=cluster).stdout
+    assert "default/new: " in run("--gather-after", "5m", objects=cluster).stdout
+    assert "'soon' is not a duration" in run("--gather-after", "soon", objects=cluster, code=1).output

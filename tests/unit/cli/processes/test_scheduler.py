@@ -109,8 +109,9 @@ async def test_kopf_is_imported_after_the_first_decisions(intake, tmp_path, monk
     [
         pytest.param(
             "import podwright.cli.commands.run, podwright.cli.processes.scheduler\n"
-            "assert not {'kopf', 'kubernetes', 'tenacity', 'cryptography'} & sys.modules.keys()",
-            id="neither Kopf nor the client library nor tenacity before the first decision, nor TLS without a secure port",
+            "assert not {'aiohttp', 'kopf', 'kubernetes', 'tenacity', 'cryptography'} & sys.modules.keys()",
+            id="no aiohttp before the first requests, no Kopf, client library or tenacity before the first decision, and "
+            "no TLS without a secure port",
         ),
         pytest.param(
             "import gc, os; from podwright.cli.main import main; main.get_command(None, 'run'); import numpy\n"

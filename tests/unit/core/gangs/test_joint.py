@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import Counter
 from dataclasses import replace
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from podwright.core.cycle import Placement
 from podwright.core.framework import program
-from podwright.core.framework.program import Answer
+from podwright.core.framework.program import LARGEST, Answer, Rows
 from podwright.core.gangs import joint
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.joint import COUNTED, NOT_FOUND, NOT_PLANNED, PROVED, TOO_LARGE
@@ -24,7 +25,7 @@ from podwright.core.state.transaction import CacheTransaction
 from support.gangs.highs import by_highs
 from support.gangs.kit import HOST, NOW, ZONE, FullCluster, one, room
 from support.gangs.members import MixedCluster, even, near
-from support.objects.builders import make_pod
+from support.objects.builders import make_node, make_pod
 from support.properties import examples
 
 CASES = examples(40)
@@ -137,6 +138,14 @@ class TestClose:
     def test_the_fullest_domain_that_takes_all(self):
         nodes = {"x/a/1": 4, "x/a/2": 8, "x/a/3": 8, "y/a/1": 3, "y/a/2": 8, "y/b/1": 8, "y/b/2": 8, "y/b/3": 5}
         assert set(self.plan(self.cluster(nodes, [3, 8])).values()) == {"y-a-1", "y-a-2"}
+
+    @pytest.mark.parametrize("fuller", ["x", "y"])
+    def test_the_fullest_domain_of_a_level_that_is_only_required(self, fuller):
+        nodes = [room(f"{zone}{cpu}", cpu, zone) for zone in ("x", "y") for cpu in (8, 3)]
+        nodes += [room(f"more{index}", 3, "y" if fuller == "x" else "x") for index in range(2)]
+        topology = {"schedulingConstraints": {"topology": [{"key": ZONE}]}}
+        found = nodes_of(jointly(MixedCluster(nodes, [("s", 3, {}), ("l", 8, {})], group=topology)))
+        assert found == {"s0": f"{fuller}3", "l0": f"{fuller}8"}
 
     def test_nodes_without_the_label_come_last(self):
         nodes = {"x//1": 8, "x//2": 8, "x/a/1": 8, "x/b/1": 8}
@@ -299,6 +308,39 @@ def generated(seed: int) -> MixedCluster:
         spec = choose.choice(({}, near(other, key), near(other, key, anti=True), even(other, key), even(name, key)))
         members += [(name, choose.randint(1, 3), spec)] * choose.randint(1, 2)
     return MixedCluster(nodes, members, placed=placed)
+
+
+def test_members_with_odd_numbers_of_bytes_that_fit_exactly_are_placed():
+    """Milli-CPUs and bytes by node. In bytes, a solver's tolerance made it prove that there is no placement."""
+    on_nodes = [
+        [(3384, 183855769675), (4790, 405584735308), (2295, 488196910011), (3962, 800275009254)],
+        [(3569, 911225886672)],
+        [(1962, 650843408171), (1763, 583485303156), (2724, 294474345321)],
+        [(3011, 284286688165)],
+        [(3373, 448593124624), (4807, 313863202143), (3260, 582745673025), (2117, 763753843334)],
+    ]
+    nodes = [
+        make_node(f"n{i}", allocatable={"cpu": f"{sum(cpus)}m", "memory": str(sum(sizes))})
+        for i, (cpus, sizes) in enumerate(zip(*each, strict=True) for each in on_nodes)
+    ]
+    members = [(3, 0), (1, 0), (0, 3), (2, 2), (0, 2), (4, 0), (4, 2), (4, 3), (2, 0), (0, 1), (0, 0), (2, 1), (4, 1)]
+    amounts = [on_nodes[node][number] for node, number in members]
+    requests = [{"requests": {"cpu": f"{cpu}m", "memory": str(size)}} for cpu, size in amounts]
+    specs = [{"containers": [{"name": "c", "resources": each}]} for each in requests]
+    assert len(nodes_of(jointly(MixedCluster(nodes, [("m", 0, spec) for spec in specs])))) == len(members)
+
+
+@pytest.mark.parametrize("most", [3, 1 << 20, 1 << 50, 1 << 62])
+def test_amounts_in_units_lose_no_solution(most):
+    choose = random.Random(most)
+    for _ in range(CASES):
+        amounts = [choose.randint(-most, most) for _ in range(5)]
+        values = [choose.randint(0, 9) for _ in amounts]
+        rows = Rows()
+        rows.holds(rows.variables([9] * 5), sum(map(mul, amounts, values)), amounts)
+        built = rows.program()
+        assert built.values @ values <= built.high[0]
+        assert abs(built.values).max() <= min(most, LARGEST)
 
 
 def test_what_is_placed_fits_and_what_is_proved_does_not():

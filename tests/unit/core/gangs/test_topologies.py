@@ -110,6 +110,12 @@ class TestRequired:
         decision = gang({"y": 9}, 3, levels=(), **near("zone", "rack")).plan()
         assert decision.message == "0/0 placements are available; no node has the labels zone and rack"
 
+    def test_nodes_with_room_for_any_number_of_pods_add_up(self):
+        endless = [
+            make_node(f"n{i}", labels={"zone": "y"}, allocatable={"cpu": "1", "pods": str(2**62)}) for i in range(2)
+        ]
+        assert isinstance(GangCluster(endless, min_count=2, members=2, cpu="0", **near("zone")).plan(), GangPlacement)
+
     def test_each_of_many_domains_is_looked_at_without_a_trial(self, monkeypatch):
         """One domain of 200 has room; none of the others is tried."""
         shape = {f"z/r{i}/1": 3 for i in range(199)} | {"z/last/1": 4}

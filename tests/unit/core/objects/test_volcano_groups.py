@@ -179,5 +179,5 @@ class TestQueues:
     def test_a_queue_that_does_not_exist_keeps_its_pods_waiting(self):
         cluster = self.cluster("red")
         self.put(cluster, queue="missing")
-        bound = cluster.queues.bound(self.waits(cluster))
+        bound = cluster.queues.bounds.of(self.waits(cluster))
         assert bound.message == "queue missing does not exist"

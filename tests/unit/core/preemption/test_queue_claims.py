@@ -12,6 +12,7 @@ from podwright.core.objects.pod_group import WORKLOAD_API, group_key
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
+from podwright.core.state.nominator import SYSTEM_CRITICAL
 from podwright.core.state.transaction import CacheTransaction
 from support.costs.operation_counts import own_calls
 from support.gangs.kit import budget
@@ -263,7 +264,45 @@ class TestMaximumRuntime:
         cluster = QueuedCluster([1], [queue("a", max_runtime=60.0, gpu={"weight": 0}), queue("b")])
         cluster.runs("old", "a", "n0", since=1)
         waiting = cluster.waits("next", "a")
-        assert cluster.queues.due_claims() == [waiting.uid]
+        assert cluster.queues.turns.due_claims() == [waiting.uid]
+
+
+@pytest.mark.parametrize("lost", ["cordoned", "deleted"])
+def test_what_ends_on_a_node_that_takes_no_pods_frees_nothing(lost):
+    """Else GPUs would not be scarce, and the other queue would keep its share of one of the resources only."""
+    rules = [
+        QueueRules(name, priority=priority, quotas={GPU: Quota(), "cpu": Quota(weight=cpu)})
+        for name, priority, cpu in (("a", 100, 1), ("b", 200, 0), ("c", 0, 0))
+    ]
+    cluster = QueuedCluster([2, 2], rules)
+    for name in ("b0", "b1"):
+        cluster.runs(name, "b", "n0", requests={"cpu": "1"})
+    cluster.terminates(cluster.runs("c0", "c", "n1", 2))
+    node = cluster.cache.nodes["n1"].node
+    if lost == "deleted":
+        cluster.cache.remove_node("n1")
+    else:
+        cluster.cache.set_node(replace(node, unschedulable=True))
+    assert cluster.victims(cluster.waits("a0", "a", requests={"cpu": "1"})) == []
+
+
+def test_a_gang_that_holds_room_evicts_nobody_else_while_a_victim_on_another_node_is_at_its_limit():
+    rules = [queue("a", gpu={"guarantee": 2, "limit": 2}), queue("b"), queue("c", gpu={"guarantee": 4})]
+    cluster = QueuedCluster([2, 2, 4], rules)
+    cluster.runs("busy", "", "n0", 0, requests={"cpu": "32"}, priority=9)
+    low = cluster.runs("low", "a", "n1", 2)
+    for name in ("b0", "b1"):
+        cluster.runs(name, "b", "n2", 2)
+    for number in range(4):
+        cluster.waits(f"c{number}", "c")
+    cluster.gang("g", "a", 2, priority=5)
+    members = [pod for pod in cluster.queues.waiting_pods("a") if pod.group]
+    for member in members:
+        cluster.cache.nominator.add(member, "n0")
+    cluster.cache.nominator.hold_room([member.uid for member in members])
+    assert cluster.gang_victims("g") == ["low"]
+    cluster.terminates(low)
+    assert cluster.gang_victims("g") == []
 
 
 class TestFirmPods:
@@ -277,6 +316,14 @@ class TestFirmPods:
         assert cluster.victims(cluster.waits("a1", "a")) == []
         assert cluster.victims(cluster.waits("b3", "b", priority=2_000_000_000)) == []
 
+    def test_policies_say_which_these_are(self):
+        cluster = QueuedCluster([2], [queue("a"), queue("b", firm_priority=100)])
+        cluster.queues.preemptible_by_policy = lambda pod: {"firm": False, "high": True}.get(pod.name)
+        cluster.runs("firm", "b", "n0", priority=0)
+        cluster.runs("high", "b", "n0", priority=100)
+        cluster.waits("b-more", "b", priority=0)
+        assert cluster.victims(cluster.waits("a1", "a")) == ["high"]
+
     def test_a_gang_with_one_stays_as_a_whole(self):
         cluster = QueuedCluster([2], [queue("a"), queue("b", firm_priority=100)])
         cluster.group("g", 2)
@@ -286,6 +333,47 @@ class TestFirmPods:
         assert cluster.victims(cluster.waits("a1", "a")) == []
         cluster.queues.set(queue("b"))
         assert cluster.victims(cluster.waits("a1", "a")) == ["g1", "g2"]
+
+
+def owned_by(kind: str):
+    return {"metadata": {"ownerReferences": [{"kind": kind, "name": "o", "uid": "o", "controller": True}]}}
+
+
+class TestPodsThatWouldComeBack:
+    @pytest.fixture
+    def cluster(self):
+        made = QueuedCluster([2], [queue("a", gpu={"guarantee": 2}), queue("b", gpu={"limit": 2})])
+        made.queues.serves = lambda name: name == "default-scheduler"
+        return made
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            pytest.param({"spec": {"schedulerName": "other"}}, id="of another scheduler"),
+            pytest.param(owned_by("DaemonSet"), id="of a DaemonSet"),
+            pytest.param(owned_by("Node"), id="static"),
+            pytest.param({"priority": SYSTEM_CRITICAL}, id="system-critical"),
+        ],
+    )
+    def test_they_count_in_their_queue_and_are_no_victims_of_queues(self, cluster, options):
+        stays = cluster.runs("stays", "b", "n0", 2, **options)
+        assert cluster.queues.usage("b")[GPU] == 2
+        assert cluster.victims(cluster.waits("a1", "a")) == []
+        assert cluster.victims(cluster.waits("b1", "b", priority=SYSTEM_CRITICAL + 1000)) == []
+        cluster.gang("g", "a", 2)
+        assert cluster.gang_victims("g") == []
+        none = cluster.pod("none", "", priority=SYSTEM_CRITICAL + 1000)
+        assert cluster.victims(none) == ["stays"], "as in kube-scheduler"
+        cluster.terminates(stays)
+        assert cluster.decide(cluster.waits("a2", "a")).nominated_node == "n0", "its room will be free"
+
+    def test_a_gang_with_one_stays_as_a_whole(self, cluster):
+        cluster.group("g", 1)
+        cluster.runs("ours", "b", "n0", spec=in_group("g"))
+        cluster.runs("spare", "b", "n0", spec={**in_group("g"), "schedulerName": "other"}, since=10)
+        assert cluster.victims(cluster.waits("a1", "a")) == []
+        cluster.queues.serves = None
+        assert cluster.victims(cluster.waits("a2", "a", 2)) == ["ours", "spare"]
 
 
 @pytest.mark.parametrize("allowed", [0, 1])
@@ -492,9 +580,9 @@ def test_a_nomination_counts_once_while_pods_are_to_be_grouped_again():
     cluster.queues.pending = lambda: [pod]
     cluster.cache.set_object("Namespace", {"metadata": {"name": "default", "labels": {QUEUE_LABEL: "q"}}})
     cluster.cache.nominator.add(pod, "n0")
-    assert cluster.queues.bound(cluster.waits("other", "q", 2)) is None
+    assert cluster.queues.bounds.of(cluster.waits("other", "q", 2)) is None
     cluster.cache.nominator.remove(pod.uid)
-    assert cluster.queues.bound(cluster.waits("another", "q", 4)) is None
+    assert cluster.queues.bounds.of(cluster.waits("another", "q", 4)) is None
 
 
 class TestLimits:

@@ -109,6 +109,24 @@ def test_a_pod_that_is_removed_leaves_nothing():
     assert concerned(pods, hint, "x") == set()
 
 
+def test_pods_of_a_bound_that_still_holds_are_left_out_together():
+    hint = keyed()
+    pods = held(hint, *PODS)
+    for number in range(3):
+        pods.add(f"held{number}", pod(f"held{number}", "x"), f"held{number}", bound="limit")
+    asked = []
+
+    def still_held(bound, one):
+        asked.append((bound, one))
+        return True
+
+    assert set(pods.concerned(hint, None, "x", still_held)) == {"one", "both"}
+    assert asked == [("limit", "held0")]
+    assert concerned(pods, hint, "x") == {"one", "both", "held0", "held1", "held2"}
+    pods.add("held1", pod("held1", "x"), "held1")
+    assert set(pods.concerned(hint, None, "x", still_held)) == {"one", "both", "held1"}
+
+
 def test_each_hint_has_its_own_keys():
     one, other = keyed(), keyed(of_pod=lambda _pod: ["x"])
     pods = PodsOfPlugin((one, other))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import cycle
+from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from podwright.core.framework.status import unresolvable
+from podwright.core.queue import scheduling_queue
+from podwright.engine.process.steps import at_once
 from support.properties import examples
 from support.queue.kit import NODE_ADDED, POD_GONE, Harness, rejected_by
 from support.queue.model import (
@@ -357,6 +360,11 @@ class QueueMachine(RuleBasedStateMachine):
     # Invariants
 
     @invariant()
+    def all_gates_are_looked_at(self):
+        """Comes first, because invariants are checked in the order of their names."""
+        at_once(self.queue.sort())
+
+    @invariant()
     def every_pod_is_at_the_place_in_the_model(self):
         assert set(self.queue.uids()) == {uid(name) for name in self.pods}
         assert len(self.queue) == len(self.pods)
@@ -423,7 +431,70 @@ class LongQueueMachine(QueueMachine):
     """The same with more steps; `make fuzz` tries ten times as many examples."""
 
 
+class GatesInTurnsMachine(QueueMachine):
+    """Gates open one by one. What happens before the event was looked at for all of them comes to the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = mock.patch.object(scheduling_queue, "GATES_PER_TURN", 1)
+        self.patch.start()
+
+    @rule(verdicts=st.lists(VERDICTS, min_size=1, max_size=2), told=st.booleans())
+    def pods_are_gated(self, verdicts, told):
+        for verdict in verdicts:
+            name = self.add_pod(Spec())
+            self.take(name)
+            self.fail(name, verdict)
+            self.model.held.add(name)
+            self.recheck_gate(name)
+            if told:
+                self.model.held.add(f"p{self.count + 1}")
+                self.add_pod(Spec())
+
+    @precondition(lambda self: self.model.held and self.pods)
+    @rule(
+        data=st.data(),
+        steps=st.lists(
+            st.sampled_from(["move", "update", "recheck", "take", "activate", "fail", "reconsider", "pop"]),
+            min_size=1,
+            max_size=5,
+        ),
+    )
+    def gates_open_while_pods_change(self, data, steps):
+        self.model.held.clear()
+        self.move(POD_GONE, "no")
+        for step in steps:
+            name = self.draw(data)
+            if step == "move":
+                self.move(*data.draw(EVENTS))
+            elif step == "update":
+                self.update(name, data.draw(CHANGED))
+            elif step == "recheck":
+                self.recheck_gate(name)
+            elif step == "take":
+                self.take(name)
+            elif step == "activate":
+                self.model.activate(name)
+                self.queue.activate(uid(name))
+            elif step == "fail":
+                self.model.fail_waiting(name)
+                self.queue.fail_waiting(uid(name))
+            elif step == "reconsider":
+                self.model.reconsider(name)
+                self.queue.reconsider(uid(name))
+            elif step == "pop":
+                self.pop()
+
+    def teardown(self):
+        try:
+            super().teardown()
+        finally:
+            self.patch.stop()
+
+
 QueueMachine.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=30, deadline=None)
 LongQueueMachine.TestCase.settings = settings(max_examples=examples(70), stateful_step_count=50, deadline=None)
+GatesInTurnsMachine.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
 TestQueueMachine = QueueMachine.TestCase
+TestGatesInTurnsMachine = GatesInTurnsMachine.TestCase
 TestLongQueueMachine = pytest.mark.slow(LongQueueMachine.TestCase)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -16,6 +17,7 @@ from podwright.core.framework.cluster_events import QUEUE, Action, ClusterEvent
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod_group import KIND, WORKLOAD_API
 from podwright.core.plugins import PLUGINS
 from podwright.core.queue import SchedulingQueue
 from podwright.core.queue.queued_pod import QueuedPod
@@ -23,12 +25,13 @@ from podwright.core.queue.room import HeldBack, unchecked
 from podwright.core.queue.scheduling_queue import NAMES_PER_TURN, POD_LEFT
 from podwright.core.queues import tree
 from podwright.core.queues.bound import Bound
-from podwright.core.queues.queues import QUEUE_LABEL, USER_LABEL, QueueRules, queues_of
+from podwright.core.queues.bounds import Bounds
+from podwright.core.queues.queues import QUEUE_LABEL, QUEUE_QUOTA, USER_LABEL, QueueRules, queues_of
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
 from podwright.simulator.world import World
 from support.costs.operation_counts import own_calls
-from support.objects.builders import make_node, make_pod
+from support.objects.builders import in_group, make_node, make_pod, make_pod_group
 from support.properties import examples
 from support.queue.kit import Clock
 
@@ -62,7 +65,7 @@ class Team:
         self.limits: dict[str, int] = {}
         for name, limit in limits.items():
             self.limit(name, limit)
-        self.queue.order_by(self.queues)
+        self.queue.order_by(self.queues.turns)
         self.attempts: list[str] = []
         self.named: dict[str, Bound | None] = {}
         """By uid: the bound that the last rejection named."""
@@ -99,7 +102,7 @@ class Team:
                 self.cache.groups.remove_waiting(queued.uid)
             else:
                 assert isinstance(decision, Rejection)
-                self.named[queued.uid] = self.queues.bound(queued.pod)
+                self.named[queued.uid] = self.queues.bounds.of(queued.pod)
                 self.queue.reject(queued, decision.status_plugins, decision.pending_plugins)
         return [*self.attempts]
 
@@ -181,7 +184,7 @@ def test_room_that_many_in_a_row_do_not_use_is_offered_without_a_look_at_all_oth
             team.clock.now += 1
             team.submit(f"nowhere{number:03}", "a", nowhere=True)
         team.run()
-        with mock.patch.object(team.queues, "kind_of", side_effect=team.queues.kind_of) as looked_at:
+        with mock.patch.object(team.queues.turns, "kind_of", side_effect=team.queues.turns.kind_of) as looked_at:
             team.leave("default/first")
             assert team.run() == [f"nowhere{number:03}" for number in range(count)]
         return looked_at.call_count
@@ -220,8 +223,8 @@ def test_pods_that_differ_are_not_told_why_they_wait_until_they_are_tried():
         team.leave("default/first")
         team.queue.pop()
     assert not found["_over_limit"]
-    assert found["Queues.still_holds"] <= NAMES_PER_TURN
-    assert not found["Queues._limit"], "that the limit they named still holds is clear without a look at the others"
+    assert found["Turns.still_holds"] <= NAMES_PER_TURN
+    assert not found["Bounds._limit"], "that the limit they named still holds is clear without a look at the others"
 
 
 def test_the_bounds_of_many_pods_that_give_way_are_found_in_turns():
@@ -260,6 +263,22 @@ def test_a_pod_that_is_too_large_leaves_the_room_to_smaller_ones():
     assert team.run() == ["small0"]
 
 
+def test_a_pod_that_requests_less_since_it_named_its_bound_is_not_left_out_with_others_that_named_the_same():
+    team = Team(a=4)
+    for number in range(4):
+        team.submit(f"a{number}", "a")
+    team.run()
+    for name in ("other", "smaller"):
+        team.submit(name, "a", 2)
+    team.run()
+    assert team.queue.get("default/other").bound == team.queue.get("default/smaller").bound
+    smaller = parse_pod(make_pod("smaller", labels={QUEUE_LABEL: "a"}, requests={GPU: "1"}))
+    team.cache.groups.add_waiting(smaller)
+    team.queue.update(smaller)
+    team.leave("default/a0")
+    assert team.run() == ["smaller"]
+
+
 def test_queues_below_one_limit_are_retried_in_the_order_of_turns():
     team = Team(all=4, a=-1, b=-1)
     for number in range(4):
@@ -283,7 +302,7 @@ def test_a_limit_of_many_queues_looks_at_few_queues_for_each_pod_that_it_admits(
         team.limit(f"q{number}", -1)
         team.submit(f"p{number}", f"q{number}")
     team.run()
-    with mock.patch.object(team.queues, "turn_key", side_effect=team.queues.turn_key) as key:
+    with mock.patch.object(team.queues.turns, "turn_key", side_effect=team.queues.turns.turn_key) as key:
         team.limit("all", queues)
     assert len(team.run()) == queues
     assert key.call_count <= 6 * queues
@@ -308,14 +327,14 @@ def test_the_next_pod_is_of_the_queue_whose_turn_it_is_at_each_level(seed):
         return team.framework.sort_key(queued.pod, queued.timestamp)
 
     def turn(queued: QueuedPod) -> Any:
-        path = [*reversed(team.queues.turn_path(queued.pod))]
-        return [(team.queues.turn_key(name), name) for name in path], rank(queued)
+        path = [*reversed(team.queues.turns.turn_path(queued.pod))]
+        return [(team.queues.turns.turn_key(name), name) for name in path], rank(queued)
 
-    for queued in HeldBack(held, rank=rank, turns=team.queues).in_turn(unchecked, held.__contains__):
-        assert turn(queued) == min(turn(each) for each in held if team.queues.admits(each.pod))
+    for queued in HeldBack(held, rank=rank, turns=team.queues.turns).in_turn(unchecked, held.__contains__):
+        assert turn(queued) == min(turn(each) for each in held if team.queues.turns.admits(each.pod))
         held.remove(queued)
-        team.queues.try_again(queued.pod)
-    assert not any(team.queues.admits(each.pod) for each in held)
+        team.queues.turns.try_again(queued.pod)
+    assert not any(team.queues.turns.admits(each.pod) for each in held)
 
 
 def test_a_pod_for_which_room_is_held_does_not_wait_for_its_turn():
@@ -384,7 +403,7 @@ class TestForgetsNone:
         team.run()
         for uid in team.queue.uids():
             queued = team.queue.get(uid)
-            bound = team.queues.bound(queued.pod)
+            bound = team.queues.bounds.of(queued.pod)
             assert bound is not None or "QueueQuota" not in queued.unschedulable_plugins, queued
             if bound is not None and "QueueQuota" in queued.unschedulable_plugins:
                 named = team.named[uid]
@@ -418,3 +437,143 @@ def test_retried_pods_count_nowhere_when_queues_change(gone):
     team.limit("a", 4)
     team.run()
     assert len(team.placed) == 4
+
+
+class TestGangs:
+    """A gang of four pods is above the limit of its queue."""
+
+    @pytest.fixture
+    def team(self):
+        team = Team(a=3)
+        groups = team.cache.groups
+        groups.serve(WORKLOAD_API)
+        team.cache.set_object(KIND, make_pod_group(min_count=4))
+        raws = [make_pod(f"m{n}", labels={QUEUE_LABEL: "a"}, requests={GPU: "1"}, spec=in_group()) for n in range(4)]
+        for pod in map(parse_pod, raws):
+            groups.add_waiting(pod)
+        for pod in map(parse_pod, raws):
+            team.queue.add(pod)
+            team.queue.reject(team.queue.pop(), {QUEUE_QUOTA})
+        team.clock.now += 60
+        assert self.retried(team) == []
+        return team
+
+    def retried(self, team):
+        team.queue.move(ClusterEvent(QUEUE, Action.UPDATE_OTHER))
+        return sorted(queued.pod.name for queued in team.queue.active())
+
+    def test_members_that_need_less_together_are_retried(self, team):
+        team.cache.set_object(KIND, make_pod_group(min_count=3))
+        assert self.retried(team) == ["m0", "m1", "m2", "m3"]
+
+    def test_one_that_leaves_the_gang_is_not_held_back_with_it(self, team):
+        other = team.submit("other", "a", 3)
+        team.cache.assume(other, "n")
+        alone = replace(team.queue.get("default/m0").pod, group="")
+        team.cache.groups.add_waiting(alone)
+        team.queue.update(alone)
+        team.queue.delete(other.uid)
+        team.cache.forget(other.uid)
+        assert self.retried(team) == ["m0"]
+
+
+class TestManyGangs:
+    """Gangs of two pods each, at the limit of a queue in which one pod of another queue has all."""
+
+    def team(self, *priorities: int) -> Team:
+        team = Team(a=2, b=2, all=2)
+        self.holder = team.submit("holder", "b", 2)
+        team.run()
+        team.cache.groups.serve(WORKLOAD_API)
+        for number, priority in enumerate(priorities):
+            group = f"g{number}"
+            team.cache.set_object(KIND, make_pod_group(group, min_count=2))
+            spec = {**in_group(group), "priority": priority}
+            raws = [make_pod(f"{group}-{n}", labels={QUEUE_LABEL: "a"}, requests={GPU: "1"}, spec=spec) for n in (0, 1)]
+            for pod in map(parse_pod, raws):
+                team.cache.groups.add_waiting(pod)
+            for pod in map(parse_pod, raws):
+                team.queue.add(pod)
+        while (queued := team.queue.pop()) is not None:
+            team.queue.reject(queued, {QUEUE_QUOTA})
+        team.clock.now += 60
+        return team
+
+    def retried(self, team: Team) -> list[str]:
+        return sorted(queued.pod.name for queued in team.queue.active())
+
+    def promise(self, team: Team, queue: str, gpus: int) -> PodInfo:
+        """The holder's room, or a part of it, is promised to another pod."""
+        claimant = parse_pod(make_pod("claimant", labels={QUEUE_LABEL: queue}, requests={GPU: str(gpus)}))
+        team.cache.nominator.add(claimant, "n")
+        team.cache.remove_pod(self.holder.uid)
+        return claimant
+
+    @pytest.mark.parametrize("gpus", [1, 2], ids=["a part of the room", "all of the room"])
+    @pytest.mark.parametrize(("queue", "asked"), [("b", False), ("a", True)], ids=["another queue", "their own queue"])
+    def test_gangs_are_not_asked_while_their_room_is_promised_to_another_queue(self, queue, asked, gpus):
+        team = self.team(0, 0)
+        first = team.queue.get("default/g0-0")
+        claimant = self.promise(team, queue, gpus)
+        assert team.queues.turns.refuses(first.bound, first.pod) == (not asked)
+        with mock.patch.object(Bounds, "of", autospec=True, side_effect=Bounds.of) as of:
+            team.queue.move(POD_LEFT, self.holder, None)
+        assert of.called == asked
+        team.cache.nominator.remove(claimant.uid)
+        team.queue.move(POD_LEFT, claimant, None)
+        assert self.retried(team) == ["g0-0", "g0-1"]
+
+    def test_whether_a_bound_refuses_its_gangs_is_asked_once_for_all_of_them(self):
+        def asked(count: int) -> int:
+            team = self.team(*[0] * count)
+            with own_calls() as found:
+                team.leave(self.holder.uid)
+            assert self.retried(team) == ["g0-0", "g0-1"]
+            return found["Turns.refuses"]
+
+        assert asked(40) == asked(4)
+
+    def test_the_first_gang_gets_the_room_and_the_next_one_what_it_does_not_use(self):
+        team = self.team(0, 5, 9)
+        team.leave(self.holder.uid)
+        for gang in ("g2", "g1", "g0"):
+            first = team.queue.pop()
+            assert [first.pod.name, *self.retried(team)] == [f"{gang}-0", f"{gang}-1"]
+            for queued in (first, team.queue.pop()):
+                team.queue.reject(queued, {QUEUE_QUOTA, "Other"})
+        assert team.queue.pop() is None
+
+    @pytest.mark.parametrize("tried", [False, True], ids=["left out of the event", "tried since"])
+    def test_a_promise_that_ends_without_an_event_is_offered_to_gangs(self, tried):
+        team = self.team(0)
+        claimant = self.promise(team, "b", 1)
+        team.queue.move(POD_LEFT, self.holder, None)
+        if tried:
+            team.queue.activate("default/g0-0")
+            team.queue.reject(team.queue.pop(), {QUEUE_QUOTA})
+            team.clock.now += 60
+        assert team.queue.pop() is None
+        team.cache.nominator.remove(claimant.uid)
+        assert team.queue.pop().pod.group.endswith("g0")
+
+    def test_a_promise_that_was_kept_is_offered_to_nobody(self):
+        team = self.team(0)
+        claimant = self.promise(team, "b", 2)
+        team.cache.assume(claimant, "n")
+        team.cache.nominator.remove(claimant.uid)
+        with mock.patch.object(HeldBack, "in_turn") as in_turn:
+            assert team.queue.pop() is None
+        assert not in_turn.called
+
+    def test_a_gang_that_failed_on_promised_room_names_the_limit(self):
+        team = self.team(0)
+        claimant = self.promise(team, "b", 1)
+        team.queue.activate("default/g0-0")
+        queued = team.queue.pop()
+        team.queues.turns.try_again(queued.pod)
+        team.queue.reject(queued, {QUEUE_QUOTA})
+        assert queued.bound is not None
+        assert team.queues.turns.refuses(queued.bound, queued.pod)
+        team.cache.nominator.remove(claimant.uid)
+        team.queue.move(POD_LEFT, claimant, None)
+        assert self.retried(team) == ["g0-0", "g0-1"]

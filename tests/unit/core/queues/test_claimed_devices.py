@@ -80,7 +80,7 @@ def test_an_allocated_claim_counts_with_what_it_has_got():
         status=allocated("n0", node="n0", request="r/b"),
     )
     assert dict(it.queues.usage("ml")) == {DEVICES: 2, OTHERS: 1}
-    assert it.queues.request("ml")[DEVICES] == 2
+    assert it.queues.queue("ml").request[DEVICES] == 2
 
 
 def test_a_shared_claim_counts_once_in_a_queue_until_its_last_pod_is_gone():
@@ -88,14 +88,14 @@ def test_a_shared_claim_counts_once_in_a_queue_until_its_last_pod_is_gone():
     it.claim("c", exactly(count=2))
     it.runs_with("p", "a", "c")
     it.runs_with("q", "a", "c")
-    assert it.queues.bound(it.waits_for("r", "a", "c")) is None
-    assert it.queues.bound(it.waits_for("s", "b", "c")).message == (f"ml holds 2 of 2 {DEVICES}")
+    assert it.queues.bounds.of(it.waits_for("r", "a", "c")) is None
+    assert it.queues.bounds.of(it.waits_for("s", "b", "c")).message == (f"ml holds 2 of 2 {DEVICES}")
     for left, name in ((2, "p"), (0, "q")):
         it.cache.remove_pod(f"default/{name}")
         assert it.held() == left
-    assert it.queues.request("a")[DEVICES] == it.queues.waiting("a")[DEVICES] == 2, "what still waits"
+    assert it.queues.queue("a").request[DEVICES] == it.queues.waiting("a")[DEVICES] == 2, "what still waits"
     it.runs_with("u", "a", "c")
-    assert (it.queues.request("a")[DEVICES], it.queues.waiting("a").get(DEVICES, 0)) == (2, 0)
+    assert (it.queues.queue("a").request[DEVICES], it.queues.waiting("a").get(DEVICES, 0)) == (2, 0)
 
 
 def test_pods_wait_for_the_limit_of_a_class_at_each_level():
@@ -103,10 +103,10 @@ def test_pods_wait_for_the_limit_of_a_class_at_each_level():
     for number in range(4):
         it.claim(f"c{number}", exactly(count=2))
     it.runs_with("p", "a", "c0")
-    assert it.queues.bound(it.waits_for("q", "b", "c1")).message == (
+    assert it.queues.bounds.of(it.waits_for("q", "b", "c1")).message == (
         f"ml holds 2 of 3 {DEVICES}, and the pod requests 2"
     )
-    assert it.queues.bound(it.waits_for("r", "b")) is None
+    assert it.queues.bounds.of(it.waits_for("r", "b")) is None
 
 
 def test_a_claim_that_comes_after_its_pod_counts_from_then_on():
@@ -116,7 +116,7 @@ def test_a_claim_that_comes_after_its_pod_counts_from_then_on():
     assert (it.held(), it.queues.waiting("ml").get(DEVICES, 0)) == (0, 0)
     it.claim("c", exactly(count=2))
     it.claim("d", exactly(count=3))
-    assert (it.held(), it.queues.waiting("ml")[DEVICES], it.queues.request("ml")[DEVICES]) == (2, 3, 5)
+    assert (it.held(), it.queues.waiting("ml")[DEVICES], it.queues.queue("ml").request[DEVICES]) == (2, 3, 5)
     it.cache.remove_object("ResourceClaim", "c", "default")
     assert it.held() == 0
 
@@ -127,11 +127,11 @@ def test_an_extended_resource_counts_for_the_class_that_stands_for_it():
     assert it.held() == 0
     it.cache.set_object("DeviceClass", make_class("gpu", extendedResourceName="example.com/gpu"))
     assert it.held() == 2
-    assert it.queues.bound(it.waits("q", "ml", 0, requests={"example.com/gpu": "2"})).resource == DEVICES
+    assert it.queues.bounds.of(it.waits("q", "ml", 0, requests={"example.com/gpu": "2"})).resource == DEVICES
     implicit = {"deviceclass.resource.kubernetes.io/gpu": "1"}
-    assert it.queues.bound(it.waits("r", "ml", 0, requests=implicit)) is None
+    assert it.queues.bounds.of(it.waits("r", "ml", 0, requests=implicit)) is None
     it.cache.remove_pod(pod.uid)
-    assert it.queues.bound(it.pod("q", "ml", 0, requests={"example.com/gpu": "2"})) is None
+    assert it.queues.bounds.of(it.pod("q", "ml", 0, requests={"example.com/gpu": "2"})) is None
 
 
 def test_a_class_that_a_queue_names_later_counts_what_is_there():
@@ -142,7 +142,7 @@ def test_a_class_that_a_queue_names_later_counts_what_is_there():
     it.waits_for("q", "ml", "d")
     it.queues.set(queue("ml", limit=2))
     assert (it.held(), it.queues.waiting("ml")[DEVICES]) == (2, 1)
-    assert it.queues.bound(it.pod("q", "ml", 0, spec=claiming("d"))).held == 2
+    assert it.queues.bounds.of(it.pod("q", "ml", 0, spec=claiming("d"))).held == 2
 
 
 def test_users_have_caps_of_devices():
@@ -151,7 +151,7 @@ def test_users_have_caps_of_devices():
     for name in ("c", "d"):
         it.claim(name, exactly())
     it.runs_with("p", "ml", "c", labels=labels)
-    assert it.queues.bound(it.waits_for("q", "ml", "d", labels=labels)).message == (
+    assert it.queues.bounds.of(it.waits_for("q", "ml", "d", labels=labels)).message == (
         f"user ann holds 1 of 1 {DEVICES} in ml"
     )
 
@@ -160,7 +160,7 @@ def test_a_gang_that_shares_a_claim_is_not_held_back_by_counting_it_for_each_mem
     it = Cluster(queue("ml", limit=4))
     it.claim("c", exactly(count=4))
     pods = [it.waits_for(f"p{i}", "ml", "c") for i in range(3)]
-    assert it.queues.bound_together(pods, 3) is None
+    assert it.queues.bounds.together(pods, 3) is None
     assert it.queues.amounts_together(pods, ())[DEVICES] == 4
 
 
@@ -203,8 +203,8 @@ def test_devices_in_flavors():
     it.runs_with("p", "ml", "c")
     assert dict(it.queues.usage("ml")) == {f"{DEVICES}@h": 1}
     waiting = it.waits_for("q", "ml", "d")
-    assert it.queues.bound_at(waiting, ("h",)).limit == 1
-    assert it.queues.bound(waiting) is None
+    assert it.queues.bounds.at(waiting, ("h",)).limit == 1
+    assert it.queues.bounds.of(waiting) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -223,7 +223,9 @@ def test_over_histories_each_claim_counts_once_in_each_queue_and_limits_hold(see
         assert it.held() == sum(held.values())
         assert not limits or (it.held("a") <= 4 and it.held() <= 6)
         for name in ("a", "b", "ml"):
-            assert it.queues.request(name).get(DEVICES, 0) <= it.held(name) + it.queues.waiting(name).get(DEVICES, 0)
+            assert it.queues.queue(name).request.get(DEVICES, 0) <= it.held(name) + it.queues.waiting(name).get(
+                DEVICES, 0
+            )
 
     for name, count in counts.items():
         it.claim(name, exactly(count=count))
@@ -235,7 +237,7 @@ def test_over_histories_each_claim_counts_once_in_each_queue_and_limits_hold(see
         elif action < 0.7 and waiting:
             name = random.choice([*waiting])
             of, claims, pod = waiting[name]
-            if it.queues.bound(pod) is None:
+            if it.queues.bounds.of(pod) is None:
                 it.cache.assume(pod, "n0")
                 it.queues.remove_waiting(pod.uid)
                 running[name] = of, claims
@@ -260,7 +262,7 @@ def test_over_histories_each_claim_counts_once_in_each_queue_and_limits_hold(see
     for _, _, pod in waiting.values():
         it.queues.remove_waiting(pod.uid)
     assert dict(it.queues.usage("ml")) == {}
-    assert not any(it.queues.request("ml").values())
+    assert not any(it.queues.queue("ml").request.values())
 
 
 def test_a_user_limit_of_devices_holds_although_no_queue_has_a_quota_of_them():
@@ -270,11 +272,11 @@ def test_a_user_limit_of_devices_holds_although_no_queue_has_a_quota_of_them():
     user = {"labels": {USER_LABEL: "ann"}}
     it.runs_with("p", "ml", "c", **user)
     waiting = it.waits_for("q", "ml", "d", **user)
-    assert it.queues.bound(waiting) is None
+    assert it.queues.bounds.of(waiting) is None
     it.queues.set(QueueRules("ml", quotas={}, user_limits={DEVICES: 2}))
-    assert it.queues.bound(waiting).kind == "user"
+    assert it.queues.bounds.of(waiting).kind == "user"
     it.queues.set(QueueRules("ml", quotas={}, user_limits={DEVICES: 3}))
-    assert it.queues.bound(waiting) is None
+    assert it.queues.bounds.of(waiting) is None
 
 
 def test_pods_are_told_of_claims_that_take_something_else():

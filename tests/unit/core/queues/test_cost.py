@@ -3,12 +3,14 @@
 import pytest
 from benchmarks.core.decisions import plain
 
+from podwright.api.queue_status import amounts_in
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queue.fair_pods import MANY, PODS_PER_STEP, FairPods
 from podwright.core.queue.queued_pod import QueuedPod
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
-from podwright.core.queues.tree import QueueSpec, QueueTree, Quota
+from podwright.core.queues.tree import CLAIMS_PER_STEP, QueueSpec, QueueTree, Quota
 from podwright.core.state.cache import Cache
+from support.costs.call_counts import calls_of
 from support.costs.operation_counts import count_calls, own_calls
 from support.objects.builders import make_pod
 
@@ -73,6 +75,26 @@ def test_flavors_cost_little_for_pods_that_do_not_count_in_them():
     assert in_none < calls(in_queue, declare_flavors("cpu")) <= in_none + IN_FLAVORS
 
 
+@pytest.mark.parametrize("resource", [None, "cpu", "nvidia.com/gpu"])
+def test_what_members_of_a_gang_request_is_asked_once_for_those_that_are_alike(resource):
+    """`resource`: which a flavor bounds. Each member costs the two calls that find its queue."""
+    quotas = {name: Quota(limit=10**6) for name in ("cpu", f"{resource}@a") if resource or name == "cpu"}
+
+    def calls_of(count):
+        queues = queues_of(Cache())
+        queues.set(QueueRules("q", quotas=quotas, flavors={"a": {"zone": "a"}} if resource else {}))
+        raws = [make_pod(f"m{number}", labels={QUEUE_LABEL: "q"}, requests={"cpu": "1"}) for number in range(count)]
+        pods = [*map(parse_pod, raws)]
+        for pod in pods:
+            queues.add_waiting(pod)
+        assert queues.bounds.of(pods[0]) is None  # all are counted
+        with own_calls() as found:
+            assert queues.bounds.together(pods, count) is None
+        return found.total()
+
+    assert calls_of(200) <= calls_of(100) + 200
+
+
 def many_queues(count):
     """So many queues at the top, with as many below the first one, and a waiting pod in each."""
     queues = queues_of(Cache())
@@ -118,7 +140,7 @@ def test_a_change_of_one_queue_costs_the_same_beside_many(change, lost):
         with own_calls() as found:
             change(queues)
             assert queues.get("q1") is not None
-            queues.bound(parse_pod(make_pod("p", labels={QUEUE_LABEL: "q1"}, requests={"cpu": "1"})))
+            queues.bounds.of(parse_pod(make_pod("p", labels={QUEUE_LABEL: "q1"}, requests={"cpu": "1"})))
         return found.total()
 
     assert calls_of(200) <= calls_of(20) + 20
@@ -151,12 +173,42 @@ def test_many_changes_build_the_tree_once(change):
     assert many < few + 100 * 45
 
 
+def test_the_capacity_of_many_flavors_is_one_sum_over_nodes_for_each_resource():
+    """Also for the statuses of all queues at the top. With many flavors, shares are computed less often."""
+    queues, resources = queues_of(Cache()), ("cpu", "memory")
+    names = [f"q{number}" for number in range(20)]
+    for name in names:
+        flavors = {f"{name}-{number}": {"kubernetes.io/hostname": name} for number in range(10)}
+        quotas = {f"{resource}@{flavor}": Quota(limit=8) for resource in resources for flavor in flavors}
+        queues.set(QueueRules(name, quotas=quotas, flavors=flavors))
+    with own_calls() as found:
+        tree = queues.shared_out()
+        for name in names:
+            amounts_in(queues, name)
+    assert found["NodeTable.requested"] == len(resources)
+    assert found["Flavors.nodes_of"] == 0
+    tree.steps = len(tree.resources) // CLAIMS_PER_STEP
+    assert not tree.worth_sharing_out
+
+
+def test_shares_of_resources_that_single_queues_request_cost_in_proportion_to_them():
+    def calls(count):
+        names = {f"q{queue}": [f"r{queue}-{number}" for number in range(8)] for queue in range(count)}
+        specs = [QueueSpec(name, quotas=dict.fromkeys(resources, Quota())) for name, resources in names.items()]
+        tree = QueueTree(specs, {resource: 4 for each in names.values() for resource in each})
+        for name, resources in names.items():
+            tree.add_demand(name, dict.fromkeys(resources, 8))
+        return calls_of(tree.compute_shares)
+
+    assert calls(80) <= 2.2 * calls(40)
+
+
 def test_pods_that_come_while_queues_are_listed_build_no_tree():
     """Also where queues come before those above them, so that each is invalid at first."""
     cache = Cache()
     queues = queues_of(cache)
     queues.set(QueueRules("top"))
-    order = FairPods(queues)
+    order = FairPods(queues.turns)
     with own_calls() as found:
         for number in range(50):
             queues.set(QueueRules(f"q{number}", f"above{number}"))
@@ -172,7 +224,7 @@ def test_pods_that_come_while_queues_are_listed_build_no_tree():
 
 def test_many_pods_are_put_in_their_queues_in_steps_also_after_queues_have_moved():
     queues = many_queues(20)
-    order = FairPods(queues)
+    order = FairPods(queues.turns)
     for number in range(3000):
         pod = parse_pod(make_pod(f"p{number}", labels={QUEUE_LABEL: f"below{number % 3}"}))
         order.push(pod.uid, number, QueuedPod(pod=pod, queued_at=0.0, timestamp=0.0))
@@ -197,14 +249,14 @@ def test_many_pods_are_put_in_their_queues_in_steps_also_after_queues_have_moved
 
 def test_whose_turn_it_is_is_not_asked_for_a_pod_without_others():
     queues = many_queues(20)
-    order = FairPods(queues)
+    order = FairPods(queues.turns)
     with own_calls() as found:
         for number, name in enumerate(("q1", "below1", "nowhere")):
             pod = parse_pod(make_pod(f"p{number}", labels={QUEUE_LABEL: name}, requests={"cpu": "1"}))
             order.push(pod.uid, number, QueuedPod(pod=pod, queued_at=0.0, timestamp=0.0))
             assert order.pop().pod is pod
             assert order.pop() is None
-    assert (found["Queues.order_key"], found["FairPods._line"]) == (0, 0)
+    assert (found["Turns.order_key"], found["FairPods._line"]) == (0, 0)
     assert not order
 
 

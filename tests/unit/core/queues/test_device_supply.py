@@ -10,6 +10,7 @@ import pytest
 from podwright.core.objects.frozen import FrozenDict
 from podwright.core.queues import device_supply
 from podwright.core.queues.queues import QueueRules
+from podwright.core.queues.shown import warnings
 from podwright.core.queues.tree import Quota
 from support.objects.devices import allocated, claiming, exactly, make_claim, make_class, make_device, make_slice
 from support.queues.reclaims import QueuedCluster
@@ -152,29 +153,29 @@ def test_a_pool_that_is_too_large_is_said_and_not_counted(monkeypatch):
     monkeypatch.setattr(device_supply, "MOST_IN_POOL", 5)
     it = Cluster(make_slice("s0", devices(6), node="n0"), make_slice("s1", devices(5), node="n1"))
     assert it.capacity() == 5
-    assert "pool gpu.example.com/n0 has more than 5 devices" in str(it.queues.warnings("ml")["CapacityUnknown"])
+    assert "pool gpu.example.com/n0 has more than 5 devices" in str(warnings(it.queues, "ml")["CapacityUnknown"])
     it.cache.set_object("ResourceSlice", make_slice("s0", devices(4), node="n0"))
-    assert (it.capacity(), it.queues.warnings("ml")) == (9, {})
+    assert (it.capacity(), warnings(it.queues, "ml")) == (9, {})
 
 
 def test_a_class_with_costly_selectors_is_said_and_not_counted():
     text = "[1,2,3].all(a, [1,2,3].all(b, device.attributes['gpu.example.com'].all(c, c.matches('(a+)+b'))))"
     it = Cluster(make_slice("s0", devices(6), node="n0"), selectors=(text,))
     assert it.capacity() == 0
-    assert "the selectors of DeviceClass gpu may take too long" in str(it.queues.warnings("ml")["CapacityUnknown"])
+    assert "the selectors of DeviceClass gpu may take too long" in str(warnings(it.queues, "ml")["CapacityUnknown"])
 
 
 def test_a_claim_for_all_devices_counts_with_the_most_that_a_node_has_free():
     queue = QueueRules("ml", quotas={DEVICES: Quota(limit=3)})
     it = Cluster(make_slice("s0", devices(4), node="n0"), make_slice("s1", devices(2), node="n1"), queues=[queue])
     pod = it.waits_for("p", "ml", allocationMode="All")
-    assert it.queues.bound(pod).message == f"ml holds 0 of 3 {DEVICES}, and the pod requests 4"
+    assert it.queues.bounds.of(pod).message == f"ml holds 0 of 3 {DEVICES}, and the pod requests 4"
     it.runs_with("theirs", "", "g0", "g1")
-    assert it.queues.bound(pod) is None
+    assert it.queues.bounds.of(pod) is None
     it.runs("p", "ml", "n1", 0, spec=claiming("of-p"))
     assert it.queues.usage("ml")[DEVICES] == 2
     tolerant = it.waits_for("q", "ml", allocationMode="All", tolerations=[{"operator": "Exists"}])
-    assert it.queues.bound(tolerant).requested == 32
+    assert it.queues.bounds.of(tolerant).requested == 32
 
 
 def test_the_nodes_are_gone_through_once_however_often_claims_ask_for_all_devices(monkeypatch):

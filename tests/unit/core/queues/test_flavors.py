@@ -7,6 +7,7 @@ import pytest
 from podwright.core.cycle import Placement
 from podwright.core.objects.node import parse_node
 from podwright.core.queues.queues import QueueRules
+from podwright.core.queues.shown import first_bound
 from podwright.core.queues.tree import Quota
 from podwright.core.state.transaction import CacheTransaction
 from support.objects.builders import make_node
@@ -67,7 +68,7 @@ def test_a_node_whose_labels_change_takes_its_pods_to_another_flavor():
     it.runs("p", "ml", "h", 2)
     it.cache.nominator.add(it.waits("q", "ml"), "h")
     it.node("h", "A100", 8)
-    assert (dict(it.queues.usage("ml")), dict(it.queues.promised("ml"))) == ({A100: 2}, {A100: 1})
+    assert (dict(it.queues.usage("ml")), dict(it.queues.queue("ml").promised)) == ({A100: 2}, {A100: 1})
     it.node("h", "", 8)
     assert dict(it.queues.usage("ml")) == {}
 
@@ -96,12 +97,12 @@ def test_a_pod_whose_flavors_are_all_full_waits_for_their_bounds():
     it = Cluster({"h": ("H100", 8), "a": ("A100", 8)}, queue("ml", h100={"limit": 2}, a100={"limit": 1}))
     it.runs("p", "ml", "h", 2)
     it.runs("q", "ml", "a", 1)
-    bound = it.queues.bound(it.waits("r", "ml"))
+    bound = it.queues.bounds.of(it.waits("r", "ml"))
     assert bound.message == f"ml holds 2 of 2 {H100}; ml holds 1 of 1 {A100}"
     assert (bound.queue, bound.resource, bound.held, bound.limit) == ("ml", H100, 2, 2)
-    assert it.queues.bound(it.model("s", "ml", "A100")).resource == A100
+    assert it.queues.bounds.of(it.model("s", "ml", "A100")).resource == A100
     it.node("n", "", 8)  # here no flavor bounds the queue
-    assert it.queues.bound(it.pod("r", "ml")) is None
+    assert it.queues.bounds.of(it.pod("r", "ml")) is None
     assert it.node_of(it.pod("r", "ml")) == "n"
 
 
@@ -109,13 +110,13 @@ def test_a_limit_of_the_resource_holds_on_all_nodes_whoever_declares_flavors():
     it = Cluster(NODES, queue("other", h100={}, a100={}), queue("ml", plain={"limit": 3}, flavors={}))
     it.runs("p", "ml", "h", 2)
     it.runs("q", "ml", "n", 1)
-    assert it.queues.bound(it.waits("r", "ml")).message == f"ml holds 3 of 3 {GPU}"
+    assert it.queues.bounds.of(it.waits("r", "ml")).message == f"ml holds 3 of 3 {GPU}"
 
 
 def test_limits_of_flavors_hold_at_each_level():
     it = Cluster(NODES, queue("ml", h100={"limit": 3}), queue("a", "ml", flavors={}), queue("b", "ml", flavors={}))
     it.runs("p", "a", "h", 3)
-    assert it.queues.bound_at(it.waits("q", "b"), ("h100",)).queue == "ml"
+    assert it.queues.bounds.at(it.waits("q", "b"), ("h100",)).queue == "ml"
     assert it.node_of(it.pod("q", "b")) in ("a", "n")
 
 
@@ -197,12 +198,12 @@ def test_a_transaction_leaves_no_trace():
     it = Cluster(NODES, queue("ml", h100={"limit": 2}, a100={}))
     pod = it.runs("p", "ml", "h", 2)
     waiting = it.waits("q", "ml", 1)
-    before = (dict(it.queues.usage("ml")), dict(it.queues.waiting("ml")), dict(it.queues.request("ml")))
+    before = (dict(it.queues.usage("ml")), dict(it.queues.waiting("ml")), dict(it.queues.queue("ml").request))
     with CacheTransaction(it.cache) as transaction:
         transaction.remove([pod])
         transaction.assume(waiting, "a")
         assert dict(it.queues.usage("ml")) == {A100: 1}
-    assert before == (dict(it.queues.usage("ml")), dict(it.queues.waiting("ml")), dict(it.queues.request("ml")))
+    assert before == (dict(it.queues.usage("ml")), dict(it.queues.waiting("ml")), dict(it.queues.queue("ml").request))
 
 
 def test_a_nominated_pod_that_may_not_use_its_node_any_more_goes_elsewhere():
@@ -217,7 +218,7 @@ def test_pods_that_do_not_lend_a_flavor_keep_it_free():
     lending = {H100: 0}
     it = Cluster({"h": ("H100", 4)}, queue("x", h100={"guarantee": 3}, lending=lending), queue("y", h100={}))
     it.runs("p", "y", "h")
-    assert it.queues.bound(it.waits("q", "y")).message == (
+    assert it.queues.bounds.of(it.waits("q", "y")).message == (
         f"all queues hold 1 of 4 {H100}, and 3 are kept for queues that do not lend them"
     )
     assert it.node_of(it.waits("r", "x", 3)) == "h"
@@ -237,7 +238,7 @@ class TestWhatIsSaidOfFlavors:
         it = Cluster(NODES, queue("ml", h100={"limit": 8}), queue("a", "ml", h100={"limit": 1}, flavors={"h100": {}}))
         assert it.queues.problems == {}
         it.runs("p", "a", "h", 1)
-        assert it.queues.bound_at(it.waits("q", "a"), ("h100",)).queue == "a"
+        assert it.queues.bounds.at(it.waits("q", "a"), ("h100",)).queue == "a"
 
     def test_without_any_it_is_a_problem(self):
         it = Cluster(NODES, queue("ml", h100={"limit": 8}, flavors={"h100": {}}))
@@ -344,21 +345,21 @@ def test_pods_tried_again_are_counted_in_the_flavor_that_has_room():
     waiting = [it.waits(f"p{i}", "ml") for i in range(3)]
     admitted = []
     for pod in waiting:
-        if it.queues.admits(pod):
-            it.queues.try_again(pod)
+        if it.queues.turns.admits(pod):
+            it.queues.turns.try_again(pod)
             admitted.append(pod.name)
     assert admitted == ["p0", "p1"]
-    assert it.queues.tried("default/p0")
-    assert it.queues.admits(waiting[2])
+    assert it.queues.turns.tried("default/p0")
+    assert it.queues.turns.admits(waiting[2])
 
 
 def test_pods_tried_again_are_counted_once_when_a_flavor_is_declared():
     it = Cluster(NODES, queue("ml", plain={"limit": 2}, flavors={}))
     first, second = it.waits("p", "ml"), it.waits("q", "ml")
-    it.queues.try_again(first)
+    it.queues.turns.try_again(first)
     it.queues.set(queue("ml", h100={}, plain={"limit": 2}))
-    assert it.queues.admits(second)
-    assert it.queues.tried(first.uid)
+    assert it.queues.turns.admits(second)
+    assert it.queues.turns.tried(first.uid)
     assert it.queues.tree().get("ml").trying == {}
 
 
@@ -366,7 +367,7 @@ def test_the_first_pod_that_a_bound_holds_back_need_not_be_the_first_that_waits(
     it = Cluster(NODES, queue("ml", plain={"limit": 2}, flavors={}))
     it.waits("p", "ml", 2)  # waits for a node
     second = it.waits("q", "ml", 3)
-    pod, bound = it.queues.first_bound("ml")
+    pod, bound = first_bound(it.queues, "ml")
     assert (pod, bound.requested) == (second, 3)
 
 
@@ -374,9 +375,9 @@ def test_only_of_what_is_not_lent_it_is_asked_how_much_is_free(monkeypatch):
     lent = queue("b", plain={"guarantee": 2}, h100={"guarantee": 2}, lending={GPU: 0})
     it = Cluster(NODES, queue("a", h100={}, a100={}), lent)
     pod, asked = it.waits("p", "a"), []
-    assert it.queues.bound(pod) is None
+    assert it.queues.bounds.of(pod) is None
     table = it.cache.table
     allocatable = table.allocatable
     monkeypatch.setattr(table, "allocatable", lambda name: asked.append(name) or allocatable(name))
-    assert it.queues.bound(pod) is None
+    assert it.queues.bounds.of(pod) is None
     assert asked == [GPU]

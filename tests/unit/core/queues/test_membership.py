@@ -56,8 +56,8 @@ def test_waiting_pods_of_a_namespace_that_may_not_use_the_queue_change_no_share(
         queues.add_waiting(a_pod(f"stranger{number}"))
     stranger = a_pod("stranger0")
     assert shares(queues) == before == {"red": 0, "blue": 8}
-    assert queues.bound(stranger).message == "namespace stranger may not use queue red"
-    assert (queues.queue_of(stranger), queues.turn_path(stranger)) == ("", ())
+    assert queues.bounds.of(stranger).message == "namespace stranger may not use queue red"
+    assert (queues.queue_of(stranger), queues.turns.turn_path(stranger)) == ("", ())
     assert queues.names_queue(stranger)
 
 
@@ -65,7 +65,7 @@ def test_a_running_pod_of_such_a_namespace_fills_no_quota(cache, queues):
     for number in range(4):
         cache.set_pod(a_pod(f"stranger{number}").on("n0"))
     assert queues.usage("red") == {}
-    assert queues.bound(a_pod("own", namespace="red")) is None
+    assert queues.bounds.of(a_pod("own", namespace="red")) is None
     assert queues.capacity() == {GPU: 4}
 
 
@@ -152,7 +152,7 @@ def test_pods_join_and_leave_a_queue_when_their_namespace_or_the_queue_changes(c
     queues.set(QueueRules("red", quotas={GPU: Quota(limit=4)}, namespaces=TEAM_RED))
     assert (queues.usage("red"), queues.waiting("red")) == ({}, {})
     queues.remove("red")
-    assert queues.bound(waiting).message == "queue red does not exist"
+    assert queues.bounds.of(waiting).message == "queue red does not exist"
     queues.set(QueueRules("red", quotas={GPU: Quota(limit=4)}))
     assert (queues.usage("red"), queues.waiting("red")) == ({GPU: 1}, {GPU: 1})
 
@@ -167,27 +167,27 @@ class TestUsers:
     def test_one_user_waits_at_the_limit_and_others_do_not(self, cache, queues):
         for name in "ab":
             cache.assume(a_pod(name, "blue", user="eve"), "n0")
-        found = queues.bound(a_pod("c", "blue", user="eve"))
+        found = queues.bounds.of(a_pod("c", "blue", user="eve"))
         assert (found.message, found.held, found.limit) == ("user eve holds 2 of 2 nvidia.com/gpu in blue", 2, 2)
-        assert queues.bound(a_pod("c", "blue", user="bob")) is None
-        assert queues.bound(a_pod("c", "blue")) is None
-        assert queues.bound(a_pod("c", "red", "red", user="eve")) is None
+        assert queues.bounds.of(a_pod("c", "blue", user="bob")) is None
+        assert queues.bounds.of(a_pod("c", "blue")) is None
+        assert queues.bounds.of(a_pod("c", "red", "red", user="eve")) is None
         cache.forget("stranger/a")
-        assert queues.bound(a_pod("c", "blue", user="eve")) is None
+        assert queues.bounds.of(a_pod("c", "blue", user="eve")) is None
 
     @pytest.mark.parametrize("user", ["", "bob"])
     def test_a_new_label_gives_no_running_pod_to_another_user(self, cache, queues, user):
         for name in "ab":
             cache.set_pod(a_pod(name, "blue", user="eve").on("n0"))
             cache.set_pod(a_pod(name, "blue", user=user).on("n0"))
-        assert queues.bound(a_pod("c", "blue", user="eve")) is not None
-        assert queues.bound(a_pod("c", "blue", user="bob")) is None
+        assert queues.bounds.of(a_pod("c", "blue", user="eve")) is not None
+        assert queues.bounds.of(a_pod("c", "blue", user="bob")) is None
         for name in "ab":
             cache.remove_pod(f"stranger/{name}")
-        assert queues.bound(a_pod("c", "blue", user="eve")) is None
+        assert queues.bounds.of(a_pod("c", "blue", user="eve")) is None
 
     def test_a_larger_limit_counts_at_once(self, cache, queues):
         for name in "ab":
             cache.assume(a_pod(name, "blue", user="eve"), "n0")
         queues.set(QueueRules("blue", quotas={GPU: Quota()}, user_limits={GPU: 3}))
-        assert queues.bound(a_pod("c", "blue", user="eve")) is None
+        assert queues.bounds.of(a_pod("c", "blue", user="eve")) is None

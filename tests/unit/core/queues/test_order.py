@@ -29,7 +29,7 @@ class Teams(Harness):
         self.queues = queues_of(self.cache)
         for name, (parent, priority, quota) in quotas.items():
             self.queues.set(QueueRules(name, parent, priority, {GPU: quota}))
-        self.queue.order_by(self.queues)
+        self.queue.order_by(self.queues.turns)
 
     def submit(self, name, queue, priority=0, requests=None):
         labels = {QUEUE_LABEL: queue} if queue else {}
@@ -134,7 +134,7 @@ def test_a_pod_whose_queue_cannot_be_found_stops_no_others_and_gets_its_attempt(
     def choice(pod):
         raise RuntimeError(pod.name)
 
-    teams.queues.choice_by_policy = choice
+    teams.queues.membership.choice_by_policy = choice
     assert sorted(teams.queue.pop().pod.name for _ in range(3)) == ["a0", "b0", "bad"]
     assert teams.queue.pop() is None
 
@@ -143,14 +143,14 @@ def test_a_queue_whose_key_cannot_be_read_leaves_no_empty_queue_in_the_way(monke
     teams = Teams(top=("", 100, Quota()), a=("top", 100, Quota()), b=("", 100, Quota()))
     teams.submit("a0", "a")
     teams.submit("b0", "b")
-    key = teams.queues.order_key
+    key = teams.queues.turns.order_key
 
     def order_key(name):
         if name == "a":
             raise KeyError(name)
         return key(name)
 
-    monkeypatch.setattr(teams.queues, "order_key", order_key)
+    monkeypatch.setattr(teams.queues.turns, "order_key", order_key)
     assert sorted(teams.queue.pop().pod.name for _ in range(2)) == ["a0", "b0"]
 
 
@@ -161,7 +161,7 @@ def test_pods_at_bounds_take_turns_by_shares_also_if_no_pod_was_beside_another()
     pods = [parse_pod(make_pod(f"{name}1", labels={QUEUE_LABEL: name}, requests={GPU: "1"})) for name in "ab"]
     for pod in pods:
         teams.cache.groups.add_waiting(pod)
-    assert teams.queues.turn_key("a") < teams.queues.turn_key("b"), "a is below its share"
+    assert teams.queues.turns.turn_key("a") < teams.queues.turns.turn_key("b"), "a is below its share"
 
 
 def test_a_pod_that_asks_for_what_the_cluster_does_not_have_does_not_put_its_queue_last():
@@ -297,7 +297,7 @@ def test_pods_keep_their_turn_when_the_first_queue_comes_and_the_last_one_goes()
         teams.clock.now += 1
     teams.queue.order_by(None)
     assert teams.queue.pop().pod.name == "first"
-    teams.queue.order_by(teams.queues)
+    teams.queue.order_by(teams.queues.turns)
     teams.queue.delete("default/second")
     assert teams.schedule() == ["third"]
 

@@ -8,14 +8,15 @@ import pytest
 
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import KAI_KIND
+from podwright.core.objects.pod_group import KAI_KIND, KIND, WORKLOAD_API
 from podwright.core.objects.selectors import parse_label_selector
+from podwright.core.queues.bounds import Bounds
 from podwright.core.queues.membership import Membership
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
-from support.objects.builders import in_group, make_node, make_pod, make_taint
+from support.objects.builders import in_group, make_node, make_pod, make_pod_group, make_taint
 
 GPU = "nvidia.com/gpu"
 
@@ -76,15 +77,15 @@ def test_of_a_pod_with_a_node_only_the_newest_version_is_kept(cache, queues, spe
 
 def test_a_bound_names_the_queue_that_is_full_and_the_amounts(cache, queues):
     cache.assume(a_pod("a", "train", 4), "n0")
-    assert queues.bound(a_pod("b", "train")) is None
-    assert queues.bound(a_pod("b", "train", 2)).message == (
+    assert queues.bounds.of(a_pod("b", "train")) is None
+    assert queues.bounds.of(a_pod("b", "train", 2)).message == (
         "train holds 4 of 5 nvidia.com/gpu, and the pod requests 2; ml has 2 free of 6"
     )
     cache.assume(a_pod("c", "serve", 2), "n0")
-    found = queues.bound(a_pod("d", "serve"))
+    found = queues.bounds.of(a_pod("d", "serve"))
     assert (found.queue, found.resource, found.held, found.limit) == ("ml", GPU, 6, 6)
     assert found.message == "ml holds 6 of 6 nvidia.com/gpu"
-    assert queues.bound(a_pod("e")) is None
+    assert queues.bounds.of(a_pod("e")) is None
 
 
 def test_a_transaction_leaves_no_trace(cache, queues):
@@ -113,7 +114,7 @@ def test_pods_wait_for_a_queue_that_they_cannot_use(queues, queue, message):
     queues.set(QueueRules("held", state="Hold"))
     queues.set(QueueRules("below", "held"))
     queues.set(QueueRules("red", namespaces=red))
-    assert queues.bound(a_pod("a", queue)).message == message
+    assert queues.bounds.of(a_pod("a", queue)).message == message
 
 
 def test_a_pods_queue_is_that_of_its_label_then_its_policy_then_its_namespace(cache, queues):
@@ -122,10 +123,10 @@ def test_a_pods_queue_is_that_of_its_label_then_its_policy_then_its_namespace(ca
     cache.set_object("Namespace", namespace)
     assert queues.queue_of(a_pod("a", namespace="team")) == "serve"
     assert dict(queues.usage("serve")) == {GPU: 1}
-    queues.choice_by_policy = lambda _pod: "train"
+    queues.membership.choice_by_policy = lambda _pod: "train"
     assert (queues.queue_of(a_pod("a", namespace="team")), queues.source_of(a_pod("a"))) == ("train", "policy")
     assert queues.queue_of(a_pod("a", "ml", namespace="team")) == "ml"
-    queues.choice_by_policy = None
+    queues.membership.choice_by_policy = None
     cache.remove_object("Namespace", "team")
     assert dict(queues.usage("serve")) == {}
 
@@ -135,10 +136,10 @@ def test_what_waits_and_what_is_placed_is_the_demand_that_shares_follow(cache, q
     queues.add_waiting(a_pod("b", "serve", 2))
     assert (queues.waiting("ml")[GPU], queues.share("train")[GPU], queues.share("serve")[GPU]) == (5, 3, 2)
     cache.assume(a_pod("a", "train", 3), "n0")
-    assert (queues.waiting("ml")[GPU], queues.request("ml")[GPU]) == (2, 5)
+    assert (queues.waiting("ml")[GPU], queues.queue("ml").request[GPU]) == (2, 5)
     cache.forget("default/a")
     queues.remove_waiting("default/a")
-    assert (queues.waiting("ml")[GPU], queues.request("ml")[GPU]) == (2, 2)
+    assert (queues.waiting("ml")[GPU], queues.queue("ml").request[GPU]) == (2, 2)
     assert [pod.name for pod in queues.waiting_pods("serve")] == ["b"]
 
 
@@ -148,7 +149,9 @@ def test_the_capacity_leaves_out_what_other_pods_hold_and_nodes_that_take_no_pod
     cache.set_node(parse_node(make_node("n1", allocatable={GPU: "8"}, unschedulable=True)))
     tainted = make_node("n2", allocatable={GPU: "8"}, taints=[make_taint("node.kubernetes.io/not-ready")])
     cache.set_node(parse_node(tainted))
-    assert queues.capacity() == {GPU: 5 + 2 + 0 + 8}
+    dedicated = make_node("n4", allocatable={GPU: "8"}, taints=[make_taint("nvidia.com/gpu")])
+    cache.set_node(parse_node(dedicated))
+    assert queues.capacity() == {GPU: 5 + 2 + 0 + 8 + 8}
 
 
 def test_a_bad_edit_leaves_the_tree_as_it_was(queues):
@@ -165,12 +168,21 @@ def test_a_bad_edit_leaves_the_tree_as_it_was(queues):
     assert queues.problems.keys() == {"train", "serve"}
 
 
+def test_a_queue_below_a_deleted_one_is_not_in_the_tree_after_a_restart(queues):
+    train = queues.get("train")
+    restarted = queues_of(Cache())
+    restarted.remember(train)
+    restarted.set(train)
+    assert not restarted.names()
+    assert restarted.bounds.of(a_pod("a", "train")).message.startswith("queue train is invalid: ")
+
+
 def test_without_queues_nothing_is_observed(cache, queues):
     cache.assume(a_pod("a", "train", 4), "n0")
     for name in ("ml", "train", "serve"):
         queues.remove(name)
     assert not queues.active
-    assert queues.bound(a_pod("b", "train", 8)) is None
+    assert queues.bounds.of(a_pod("b", "train", 8)) is None
     queues.set(QueueRules("train"))
     assert queues.usage("train") == {}
     queues.set(QueueRules("train", quotas=gpus(limit=1)))
@@ -185,40 +197,40 @@ def test_what_a_queue_does_not_lend_stays_free_for_it(cache):
     queues.set(QueueRules("serve", "ml", quotas=gpus(guarantee=2), lending={GPU: 0}))
     for number in range(3):
         cache.assume(a_pod(f"a{number}", "train", 8), f"n{number}")
-    assert queues.bound(a_pod("b", "train")).message == (
+    assert queues.bounds.of(a_pod("b", "train")).message == (
         "all queues hold 24 of 32 nvidia.com/gpu, and 8 are kept for queues that do not lend them"
     )
-    assert queues.bound(a_pod("b", "serve", 2)) is None
-    assert queues.bound(a_pod("b", "team", 6)) is None
+    assert queues.bounds.of(a_pod("b", "serve", 2)) is None
+    assert queues.bounds.of(a_pod("b", "team", 6)) is None
     cache.assume(a_pod("c", "team", 4), "n3")
-    assert queues.bound(a_pod("b", "team", 3)).held == 28
+    assert queues.bounds.of(a_pod("b", "team", 3)).held == 28
     cache.assume(a_pod("d", "team", 2), "n3")
-    assert queues.bound(a_pod("b", "serve", 2)) is None
-    assert queues.bound(a_pod("b", "train")).held == 30
+    assert queues.bounds.of(a_pod("b", "serve", 2)) is None
+    assert queues.bounds.of(a_pod("b", "train")).held == 30
     cache.remove_pod("default/a0")
-    assert queues.bound(a_pod("b", "train", 8)) is None
-    assert queues.bound(a_pod("b", "train", 9)) is not None
+    assert queues.bounds.of(a_pod("b", "train", 8)) is None
+    assert queues.bounds.of(a_pod("b", "train", 9)) is not None
 
 
 def test_beside_what_is_kept_a_pod_leaves_what_is_promised_to_nominated_pods(cache, queues):
     queues.set(QueueRules("serve", "ml", quotas=gpus(guarantee=3), lending={GPU: 0}))
     cache.nominator.add(nominated := a_pod("a", "train"), "n0")
-    assert queues.bound(a_pod("b", "train", 3)).message == (
+    assert queues.bounds.of(a_pod("b", "train", 3)).message == (
         "ml holds 0 of 6 nvidia.com/gpu, and 3 are kept for queues that do not lend them, 1 more is promised to pods that "
         "are nominated to nodes"
     )
-    assert queues.bound(nominated) is None
-    assert queues.bound(a_pod("b", "train", 2)) is None
-    assert queues.bound(replace(a_pod("c", "train", 3), priority=1)) is None
+    assert queues.bounds.of(nominated) is None
+    assert queues.bounds.of(a_pod("b", "train", 2)) is None
+    assert queues.bounds.of(replace(a_pod("c", "train", 3), priority=1)) is None
 
 
 def test_a_limit_above_counts_what_is_kept_below_it(cache, queues):
     queues.set(QueueRules("serve", "ml", quotas=gpus(guarantee=3), lending={GPU: 1}))
     cache.assume(a_pod("a", "train", 4), "n0")
-    assert queues.bound(a_pod("b", "train")).message == (
+    assert queues.bounds.of(a_pod("b", "train")).message == (
         "ml holds 4 of 6 nvidia.com/gpu, and 2 are kept for queues that do not lend them"
     )
-    assert queues.bound(a_pod("b", "serve", 2)) is None
+    assert queues.bounds.of(a_pod("b", "serve", 2)) is None
 
 
 def test_a_queue_whose_status_alone_has_changed_changes_nothing(queues):
@@ -279,7 +291,7 @@ class TestDueClaims:
             queues.add_waiting(a_pod(name, name))
         asked = set()
         for turn in range(4):
-            asked.update(queues.due_claims())
+            asked.update(queues.turns.due_claims())
             extra = a_pod(f"extra{turn}", names[turn], namespace="other")
             queues.add_waiting(extra)
             queues.remove_waiting(f"default/{names[30 + turn]}")
@@ -290,12 +302,19 @@ class TestDueClaims:
             queues.add_waiting(a_pod(f"a{number}", "train"))
         asked = []
         for turn in range(5):
-            asked += queues.due_claims()
+            asked += queues.turns.due_claims()
             if turn % 2:
                 queues.remove_waiting("default/extra")
             else:
                 queues.add_waiting(a_pod("extra", "train"))
         assert {*asked} >= {f"default/a{number}" for number in range(5)}
+
+
+def test_guarantees_of_children_above_the_parents_are_written_as_kubernetes_does(queues):
+    queues.set(QueueRules("parent", quotas={"cpu": Quota(guarantee=1500)}))
+    queues.set(QueueRules("child", "parent", quotas={"cpu": Quota(guarantee=5000)}))
+    text = "the queues right below are guaranteed 5, more than the 1500m of this queue"
+    assert queues.problems["parent"].problem == text
 
 
 class TestFirmPods:
@@ -313,28 +332,28 @@ class TestFirmPods:
 
     def test_they_wait_at_the_guarantee_of_their_queue_and_others_do_not(self, cache, queues):
         cache.assume(self.firm("a", "train", 3), "n0")
-        assert queues.bound(self.firm("b", "train")).message == (
+        assert queues.bounds.of(self.firm("b", "train")).message == (
             "train is guaranteed 3 nvidia.com/gpu, of which pods that are never evicted hold 3, and the pod, which is one"
             " of these, requests 1"
         )
-        assert queues.bound(replace(a_pod("b", "train"), priority=99)) is None
-        assert queues.bound(self.firm("b", "serve")).limit == 0
+        assert queues.bounds.of(replace(a_pod("b", "train"), priority=99)) is None
+        assert queues.bounds.of(self.firm("b", "serve")).limit == 0
 
     def test_they_wait_at_the_guarantee_of_a_queue_above(self, cache, queues):
         cache.assume(self.firm("a", "web", 2), "n0")
-        found = queues.bound(self.firm("b", "train", 3))
+        found = queues.bounds.of(self.firm("b", "train", 3))
         assert (found.queue, found.held, found.limit) == ("ml", 2, 4)
-        assert queues.bound(self.firm("b", "train", 2)) is None
+        assert queues.bounds.of(self.firm("b", "train", 2)) is None
 
     def test_which_pods_are_firm_changes_with_the_queue(self, cache, queues):
         cache.assume(replace(a_pod("a", "train", 3), priority=50), "n0")
-        assert queues.bound(self.firm("b", "train")) is None
+        assert queues.bounds.of(self.firm("b", "train")) is None
         queues.set(QueueRules("train", "ml", quotas=gpus(guarantee=3), firm_priority=50))
-        assert queues.bound(self.firm("b", "train")) is not None
+        assert queues.bounds.of(self.firm("b", "train")) is not None
         cache.forget("default/a")
-        assert queues.bound(self.firm("b", "train", 3)) is None
+        assert queues.bounds.of(self.firm("b", "train", 3)) is None
         queues.set(QueueRules("train", "ml", quotas=gpus(guarantee=3)))
-        assert queues.bound(self.firm("b", "train", 4)) is None
+        assert queues.bounds.of(self.firm("b", "train", 4)) is None
 
     @staticmethod
     def grouped(name, queue, count, priority=0):
@@ -351,31 +370,31 @@ class TestFirmPods:
         queues.set(QueueRules("lends", "ml", quotas=gpus(guarantee=3)))
         self.group(cache, preemptibility="non-preemptible")
         cache.assume(self.grouped("a", queue, 2), "n0")
-        assert dict(queues.firm_usage(queue)) == dict(queues.firm_usage("ml")) == {GPU: 2}
+        assert dict(queues.queue(queue).firm) == dict(queues.queue("ml").firm) == {GPU: 2}
         assert queues.is_firm(self.grouped("a", queue, 2))
-        assert "is guaranteed 3 nvidia.com/gpu" in queues.bound(self.grouped("b", queue, 2)).message
-        assert queues.bound(self.grouped("b", queue, 1)) is None
-        assert queues.bound(a_pod("c", queue, 4)) is None
+        assert "is guaranteed 3 nvidia.com/gpu" in queues.bounds.of(self.grouped("b", queue, 2)).message
+        assert queues.bounds.of(self.grouped("b", queue, 1)) is None
+        assert queues.bounds.of(a_pod("c", queue, 4)) is None
 
     def test_a_group_that_is_preemptible_makes_its_pods_go_at_any_priority(self, cache, queues):
         self.group(cache, preemptibility="preemptible")
         cache.assume(self.grouped("a", "train", 4, priority=1000), "n0")
-        assert dict(queues.firm_usage("train")) == {}
+        assert dict(queues.queue("train").firm) == {}
         assert not queues.is_firm(self.grouped("a", "train", 4, priority=1000))
-        assert queues.bound(self.firm("b", "train", 2)) is None
+        assert queues.bounds.of(self.firm("b", "train", 2)) is None
 
     def test_pods_become_firm_when_their_group_says_so_and_stop_when_it_says_nothing(self, cache, queues):
         cache.assume(self.grouped("a", "train", 2), "n0")
-        assert dict(queues.firm_usage("train")) == {}
+        assert dict(queues.queue("train").firm) == {}
         self.group(cache, preemptibility="non-preemptible")
-        assert dict(queues.firm_usage("train")) == dict(queues.firm_usage("ml")) == {GPU: 2}
+        assert dict(queues.queue("train").firm) == dict(queues.queue("ml").firm) == {GPU: 2}
         self.group(cache)
-        assert dict(queues.firm_usage("train")) == dict(queues.firm_usage("ml")) == {}
+        assert dict(queues.queue("train").firm) == dict(queues.queue("ml").firm) == {}
         self.group(cache, preemptibility="non-preemptible")
         cache.store.remove(KAI_KIND, "gang", "default")
         cache.forget("default/a")
-        assert dict(queues.firm_usage("train")) == dict(queues.firm_usage("ml")) == {}
-        assert queues.bound(self.firm("b", "train", 3)) is None
+        assert dict(queues.queue("train").firm) == dict(queues.queue("ml").firm) == {}
+        assert queues.bounds.of(self.firm("b", "train", 3)) is None
 
     def test_a_group_that_comes_after_its_pods_has_only_these_counted_again(self, cache, queues):
         for number in range(20):
@@ -387,3 +406,85 @@ class TestFirmPods:
             self.group(cache, queue="train")
             assert (dict(queues.usage("train")), dict(queues.waiting("train"))) == ({GPU: 2}, {GPU: 3})
         assert {call.args[1].name for call in of.call_args_list} == {"a", "b"}
+
+
+class TestBoundsOfGangs:
+    """A gang of three pods of two GPUs each is above the limit of its queue."""
+
+    def member(self, number, count=2, queue="train", **status):
+        raw = make_pod(f"m{number}", labels={QUEUE_LABEL: queue}, requests={GPU: str(count)}, spec=in_group())
+        return parse_pod({**raw, "status": status})
+
+    @pytest.fixture
+    def groups(self, cache, queues):
+        cache.groups.serve(WORKLOAD_API)
+        cache.set_object(KIND, make_pod_group(min_count=3))
+        for number in range(3):
+            cache.groups.add_waiting(self.member(number))
+        return cache.groups
+
+    def bounds(self, queues, groups):
+        turns = queues.turns
+        found = [turns.bound_of(pod) for pod in groups.members(groups.key_of(self.member(0))).unplaced()]
+        assert turns.take_changed_bounds() == set()
+        return found
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            pytest.param(
+                lambda self, cache: cache.groups.add_waiting(self.member(0, count=1)), id="a member requests less"
+            ),
+            pytest.param(
+                lambda self, cache: cache.groups.add_waiting(self.member(0, queue="serve")), id="one has another queue"
+            ),
+            pytest.param(lambda self, cache: cache.groups.add_waiting(self.member(3, count=1)), id="one more"),
+            pytest.param(lambda self, cache: cache.groups.remove_waiting("default/m0"), id="one fewer"),
+            pytest.param(lambda self, cache: cache.assume(self.member(0), "n0"), id="one starts"),
+            pytest.param(lambda self, cache: cache.set_object(KIND, make_pod_group(min_count=2)), id="a lower minimum"),
+            pytest.param(lambda self, cache: cache.set_object(KIND, make_pod_group(min_count=None)), id="no gang"),
+            pytest.param(lambda self, cache: cache.nominator.add(self.member(0), "n0"), id="one is nominated"),
+            pytest.param(
+                lambda self, cache: cache.groups.add_waiting(self.member(0, nominatedNodeName="n0")),
+                id="one says that it is nominated",
+            ),
+        ],
+    )
+    def test_what_changes_them_has_them_asked_again_of_all_members(self, cache, queues, groups, change):
+        before = self.bounds(queues, groups)
+        assert {bound.requested for _, bound in before} == {6}
+        change(self, cache)
+        waiting = {pod.uid for pod in groups.members(groups.key_of(self.member(0))).unplaced()}
+        assert waiting <= queues.turns.take_changed_bounds()
+        assert self.bounds(queues, groups)[:2] != before[:2]
+
+    @pytest.mark.parametrize(("needed", "least"), [(1, 1), (2, 2), (3, 4), (4, 6), (5, 9), (6, 12)])
+    def test_those_of_its_members_count_that_request_least(self, queues, needed, least):
+        pods = [self.member(number, count) for number, count in enumerate((3, 1, 2, 3, 1, 2))]
+        bound = queues.bounds.together(pods, needed)
+        limit = queues.queue("train").spec.quotas[GPU].limit
+        assert (0 if bound is None else bound.requested) == (least if least > limit else 0)
+
+    def test_a_nomination_that_ends_has_them_asked_again(self, cache, queues, groups):
+        cache.nominator.add(self.member(0), "n0")
+        queues.turns.take_changed_bounds()
+        assert self.bounds(queues, groups) == [None] * 3
+        cache.nominator.remove("default/m0")
+        assert len(queues.turns.take_changed_bounds()) == 3
+        assert None not in self.bounds(queues, groups)
+
+    def test_what_is_said_of_members_leaves_them_as_they_are(self, cache, queues, groups):
+        before = self.bounds(queues, groups)
+        for number in range(3):
+            groups.add_waiting(self.member(number, conditions=[{"type": "PodScheduled", "status": "False"}]))
+        cache.set_object(KIND, {**make_pod_group(min_count=3), "status": {"conditions": []}})
+        with mock.patch.object(Bounds, "together", autospec=True) as asked:
+            assert self.bounds(queues, groups) == before
+        assert not asked.called
+
+    def test_nothing_is_kept_of_gangs_that_are_gone(self, cache, queues, groups):
+        self.bounds(queues, groups)
+        for number in range(3):
+            groups.remove_waiting(f"default/m{number}")
+        assert queues.turns.bound_of(self.member(0)) is None
+        assert (queues.bounds_of_gangs, queues.turns.take_changed_bounds()) == ({}, set())

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import pytest
 
 from podwright.api.queue_status import QueueReport, status_of, usage_of
 from podwright.core.queues.membership import USER_LABEL
-from podwright.core.queues.usage import MAX_USERS, USERS_AT_ONCE, Record
+from podwright.core.queues.usage import MAX_USERS, MOST_SECONDS, USERS_AT_ONCE, Record
 from support.queues.reclaims import GPU, NOW, QueuedCluster, queue
 
 HOUR = 3600.0
+STEP = 600.0
 
 
 def test_an_average_halves_in_its_half_life():
     record = Record()
     record.sample({GPU: 8}, NOW, HOUR)
     assert record.average == {}, "nothing is known of the time before"
-    record.sample({GPU: 8}, NOW + HOUR, HOUR)
+    for step in range(1, 7):
+        record.sample({GPU: 8}, NOW + step * STEP, HOUR)
     assert record.average == pytest.approx({GPU: 4.0})
     record.sample({}, NOW + 2 * HOUR, HOUR)
     assert record.average == pytest.approx({GPU: 2.0})
@@ -28,12 +32,21 @@ def test_many_samples_give_the_average_of_one():
     often, once = Record(), Record()
     for record in (often, once):
         record.sample({GPU: 8}, NOW, HOUR)
-    for step in range(1, 721):
+    for step in range(1, 181):
         often.sample({GPU: 8}, NOW + 5 * step, HOUR)
-    once.sample({GPU: 8}, NOW + HOUR, HOUR)
+    once.sample({GPU: 8}, NOW + MOST_SECONDS, HOUR)
     assert often.average == pytest.approx(once.average)
-    assert often.hours == pytest.approx({GPU: 8.0})
-    assert once.hours == pytest.approx({GPU: 8.0})
+    assert often.hours == pytest.approx({GPU: 2.0})
+    assert once.hours == pytest.approx({GPU: 2.0})
+
+
+def test_time_that_nobody_has_seen_counts_nothing_but_the_average_gets_less():
+    record = Record(NOW, NOW, {GPU: 4.0}, {GPU: 50.0}, {"ann": {GPU: 20.0}}, users_at=NOW)
+    for now, hours in ((NOW + HOUR, 0.0), (NOW + HOUR + STEP, 100 * STEP / HOUR)):
+        record.sample({GPU: 100}, now, HOUR)
+        [*record.sample_users({"ann": {GPU: 100}}, now)]
+        assert (record.hours[GPU], record.users["ann"][GPU]) == pytest.approx((50 + hours, 20 + hours))
+        assert hours or record.average == {GPU: 2.0}
 
 
 def test_a_clock_that_steps_back_counts_nothing():
@@ -44,7 +57,11 @@ def test_a_clock_that_steps_back_counts_nothing():
 
 
 def count(queues, now):
-    return len([*queues.sample_usage(now)])
+    """Every ten minutes since the last time."""
+    at = max((record.at for record in queues.records.values()), default=now)
+    for step in range(1, ceil((now - at) / STEP)):
+        [*queues.sample_usage(at + step * STEP)]
+    [*queues.sample_usage(now)]
 
 
 def test_hours_count_for_users_also_without_a_half_life():
@@ -57,8 +74,8 @@ def test_hours_count_for_users_also_without_a_half_life():
     it.cache.remove_pod("default/first")
     count(it.queues, NOW + 3 * HOUR)
     record = it.queues.records["a"]
-    assert (record.average, record.hours[GPU]) == ({}, 8.0)
-    assert {user: hours[GPU] for user, hours in record.users.items()} == {"ann": 2.0, "bob": 3.0}
+    assert (record.average, record.hours[GPU]) == ({}, pytest.approx(8.0))
+    assert {user: hours[GPU] for user, hours in record.users.items()} == pytest.approx({"ann": 2.0, "bob": 3.0})
     report = QueueReport(queues=it.queues, name="a", generation=1, spec={}, previous={}, now="2026-01-01T12:00:00Z")
     usage = status_of(report)["usage"]
     assert [(each["user"], each["hours"][GPU]) for each in usage["users"]] == [("bob", "3"), ("ann", "2")]
@@ -70,12 +87,12 @@ def test_of_many_users_those_with_pods_and_the_largest_are_known():
     record = Record()
     record.hours[GPU] = 0.0
     held = {f"u{index:03}": {GPU: index} for index in range(200)}
-    for now in (NOW, NOW + HOUR):
+    for now in (NOW, NOW + STEP):
         record.sample({GPU: sum(range(200))}, now, 0.0)
         steps = len([*record.sample_users(held, now)])
     assert (len(record.users), steps) == (200, 200 // USERS_AT_ONCE)
     assert [*record.largest_users()] == [f"u{index:03}" for index in range(199, 199 - MAX_USERS, -1)]
-    [*record.sample_users({"u001": {GPU: 1}}, NOW + 2 * HOUR)]
+    [*record.sample_users({"u001": {GPU: 1}}, NOW + 2 * STEP)]
     assert record.users.keys() == {"u001", *record.largest_users()}
     assert len(record.users) == MAX_USERS + 1
 
@@ -100,7 +117,7 @@ def use(cluster, name, hours):
 
 
 def first(cluster):
-    return min(("a", "b"), key=cluster.queues.order_key)
+    return min(("a", "b"), key=cluster.queues.turns.order_key)
 
 
 def test_a_queue_that_has_used_less_goes_first(cluster):
@@ -117,7 +134,7 @@ def test_without_a_half_life_the_past_does_not_count(cluster):
         cluster.queues.set(queue(name))
         cluster.waits(f"{name}1", name)
     use(cluster, "a", 2)
-    assert cluster.queues.order_key("a") == cluster.queues.order_key("b")
+    assert cluster.queues.turns.order_key("a") == cluster.queues.turns.order_key("b")
     assert cluster.queues.records["a"].hours == pytest.approx({GPU: 8.0})
 
 
@@ -178,10 +195,10 @@ def test_the_use_of_many_queues_is_counted_in_steps_in_which_queues_may_go():
     it = QueuedCluster([8], [queue(f"q{number}") for number in range(300)])
     it.runs("p", "q0", "n0", 2)
     count(it.queues, NOW)
-    steps = it.queues.sample_usage(NOW + HOUR)
+    steps = it.queues.sample_usage(NOW + STEP)
     next(steps)
     it.queues.remove("q299")
     assert len([*steps]) == 3
-    assert (it.queues.records["q0"].hours[GPU], it.queues.records["q298"].at) == (2.0, NOW + HOUR)
-    count(it.queues, NOW + HOUR)
+    assert (it.queues.records["q0"].hours[GPU], it.queues.records["q298"].at) == (2 * STEP / HOUR, NOW + STEP)
+    count(it.queues, NOW + STEP)
     assert "q299" not in it.queues.records

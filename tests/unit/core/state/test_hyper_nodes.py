@@ -110,6 +110,17 @@ def test_the_first_of_two_that_overlap_counts_and_the_other_is_reported():
     assert it.problems == {"b": "node n1 is also in a, which counts"}
 
 
+def test_many_that_overlap_are_not_all_reported_at_each_change(monkeypatch):
+    monkeypatch.setattr(hyper_nodes, "MOST_PROBLEMS", 2)
+    it = Cluster(FOUR, *(make_hyper_node(name, 1, *named("n0")) for name in "abcd"))
+    assert it.found["n0"] == "a"
+    assert [*it.problems] == ["b", "c"]
+    it.put(make_hyper_node("b", 1, *named("n1")))
+    it.problems.clear()
+    assert it.found["n1"] == "b"
+    assert [*it.problems] == ["c", "d"]
+
+
 def test_a_member_of_two_belongs_to_the_first():
     it = Cluster(
         FOUR, make_hyper_node("s", 1, *named("n0")), make_hyper_node("y", 2, "s"), make_hyper_node("x", 2, "s")

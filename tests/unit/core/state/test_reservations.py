@@ -62,6 +62,29 @@ def test_nobody_is_preempted_for_a_reserved_node(cluster):
     assert low.name == "low"
 
 
+def test_slots_are_held_one_after_the_other_while_the_cache_changes_between(cluster):
+    reservations = cluster.cache.reservations
+    steps = reservations.begin(reservation(("n1", 1), ("n1", 1), name="long"))
+    next(steps)
+    assert reservations.counts("long") == (1, 0, 0)
+    cluster.runs("before", "", "n1", 1, labels=IT)
+    assert reservations.counts("long") == (0, 1, 0)
+    next(steps)
+    assert reservations.counts("long") == (1, 1, 0)
+    cluster.runs("after", "", "n1", 1, labels=IT)
+    assert [*steps] == [None]
+    assert reservations.counts("long") == (0, 2, 0)
+
+
+def test_a_reservation_that_is_removed_while_its_slots_are_held_leaves_none(cluster):
+    reservations = cluster.cache.reservations
+    steps = reservations.begin(reservation(("n1", 1), ("n1", 1), name="long"))
+    next(steps)
+    reservations.remove("long")
+    assert [*steps] == []
+    assert {*cluster.cache.nominator.nodes()} == {"n0"}
+
+
 def test_a_pod_takes_a_slot_and_gives_it_back_when_it_goes(cluster):
     cache = cluster.cache
     cluster.runs("it", "", "n0", 2, labels=IT)
@@ -133,9 +156,9 @@ def test_all_nodes_of_free_slots_are_tried():
 def test_slots_count_for_no_queue():
     cluster = QueuedCluster([4], [queue("q", gpu={"limit": 4})])
     cluster.cache.set_object("Namespace", {"metadata": {"name": "default", "labels": {QUEUE_LABEL: "q"}}})
-    cluster.queues.choice_by_policy = lambda pod: "q" if pod.scheduler_name == "default-scheduler" else ""
+    cluster.queues.membership.choice_by_policy = lambda pod: "q" if pod.scheduler_name == "default-scheduler" else ""
     cluster.cache.reservations.set(Reservation("held", "other", NOW + 60, [Slot("n0", {GPU: 4})]))
-    assert cluster.queues.bound(cluster.waits("p", "q", 4)) is None
+    assert cluster.queues.bounds.of(cluster.waits("p", "q", 4)) is None
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+from podwright.core.objects.compaction import compact_all
 from podwright.core.queue.queued_pod import Place
+from podwright.engine.attempts.batches import Batches
 from podwright.engine.planning.planning import CONFLICTS, STILL_CHANGING
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.engine.long_work import FakeChildren
@@ -146,3 +150,18 @@ async def test_a_child_that_ends_fails_them_with_an_event():
     packed(rig, "p", "1")
     await ended(rig, lambda: rig.recorder.notes("FailedScheduling"))
     assert rig.recorder.notes("FailedScheduling") == ["the process that decides ended: it crashed"]
+
+
+async def test_pods_that_go_while_they_wait_for_each_other_are_forgotten():
+    rig = rig_with()
+    batches = Batches(SimpleNamespace(queue=rig.engine.queue), wake=lambda: None)
+    for name in ("p", "q"):
+        packed(rig, name, "1")
+        queued = rig.engine.queue.pop()
+        batches.gather(queued, rig.engine.policies.of(queued.pod))
+    await until(lambda: queued.place is Place.ACTIVE)
+    rig.engine.pending.drop("default/p", dict(rig.engine.queue.get("default/p").pod.raw))
+    assert "default/p" in str(vars(batches))
+    compact_all()
+    assert "default/p" not in str(vars(batches))
+    assert "default/q" in str(vars(batches))

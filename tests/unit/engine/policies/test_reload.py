@@ -266,7 +266,7 @@ async def test_a_refused_policy_is_outdated_once_its_plugin_appears(start):
 
 
 async def test_a_policy_that_stops_using_a_plugin_lets_its_file_go(start, monkeypatch):
-    monkeypatch.setattr("podwright.engine.policies.plugin_reload.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("podwright.engine.process.file_reload.RETRY_SECONDS", 0.0)
     it = start(("only", text()), ("other", text(name="Other")))
     it.apply(policy("Only"))
     (it.folder / "only.py").unlink()

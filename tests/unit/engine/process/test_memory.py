@@ -63,6 +63,20 @@ def test_the_next_full_collection_waits_many_times_the_duration_of_the_last(recl
     assert lost() is None
 
 
+@pytest.mark.parametrize("grown", [True, False])
+def test_under_constant_load_all_garbage_is_collected_once_memory_has_grown(reclaimer, monkeypatch, grown):
+    in_use = [100]
+    monkeypatch.setattr(memory, "memory_in_use", lambda: in_use[0])
+    reclaimer.reclaim(7)
+    lost = old_garbage()
+    in_use[0] = 126 if grown else 125
+    reclaimer.reclaim(8)
+    assert (lost() is None) is grown
+    lost = old_garbage()
+    reclaimer.reclaim(9)
+    assert lost() is not None, "no more memory is in use than after the last full collection, or not much more"
+
+
 def test_memory_in_use_counts_allocated_memory_and_not_freed_memory():
     before = memory_in_use()
     held = bytearray(64 << 20)

@@ -150,6 +150,21 @@ def test_a_process_that_hangs_is_ended(tmp_path: Path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("cpu", "starved"), [(0.0, True), (5.0, False)], ids=["others had the CPU", "it worked for most of the time"]
+)
+def test_a_process_that_runs_out_of_time_without_cpu_was_starved(monkeypatch, cpu, starved):
+    before_and_after = iter((10.0, 10.0 + cpu))
+    monkeypatch.setattr(solving, "cpu_of_children", lambda: next(before_and_after))
+    assert run("import time; time.sleep(600)").starved is starved
+
+
+def test_the_cpu_of_a_process_that_was_ended_counts():
+    before = solving.cpu_of_children()
+    run("x = 0\nwhile True: x += 1")
+    assert solving.cpu_of_children() > before
+
+
+@pytest.mark.parametrize(
     ("written", "found", "bounds"),
     [
         ("dict(found=np.array([1]), bounds=np.array([8])), dict(found=np.array([2]), bounds=np.array([7]))", [2], [7]),

@@ -76,8 +76,8 @@ def test_hours_are_those_of_all_pods_of_a_queue_and_of_those_below(gauges):
     gauges.queues.set(QueueRules("ml", quotas={"cpu": Quota()}))
     gauges.queues.set(QueueRules("a", parent="ml", quotas={"cpu": Quota()}))
     gauges.runs("p", "a", "1500m")
-    for hour in range(3):
-        [*gauges.queues.sample_usage(1_700_000_000.0 + 3600 * hour)]
+    for step in range(9):
+        [*gauges.queues.sample_usage(1_700_000_000.0 + 900 * step)]
     assert gauges.read()["resource_hours"] == {("ml", "cpu"): 3, ("a", "cpu"): 3}
 
 

@@ -7,6 +7,8 @@ import random
 import pytest
 
 from podwright.core.objects.compaction import compact_all
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.tree import Quota
 from podwright.engine.shadow import world as world_module
 from podwright.engine.shadow.worlds import MOST, SIGNALS, TOO_MANY
 from support.engine.kit import deciding, on_node, ours, settle, values
@@ -58,6 +60,39 @@ async def test_each_decision_is_made_on_what_came_of_the_one_before(rig):
     assert (found["elsewhere"], found["waiting"], found["unplaced"], found["settled"]) == (2, 0, 0, True)
     assert values(rig, "podwright_shadow_nodes_in_use") == {("eye", "cluster"): 3.0, ("eye", "shadow"): 1.0}
     assert values(rig, "podwright_shadow_utilization_ratio")["eye", "cpu", "shadow"] == pytest.approx(3 / 4)
+
+
+async def test_pods_that_are_not_preemptible_by_their_policy_stay_within_the_guarantee_in_a_world(rig):
+    queues = queues_of(rig.engine.cache)
+    queues.set(QueueRules("team", quotas={"cpu": Quota(guarantee=1000)}))
+    queues.preemptible_by_policy = lambda pod: not pod.name.startswith("firm")
+    await rig.apply(shadow_policy(**PACK))
+    await rig.caught_up()
+    for name in ("firm0", "firm1", "other"):
+        await rig.placed(theirs(name, requests={"cpu": "1"}, labels={QUEUE_LABEL: "team"}), "a")
+    await rig.caught_up()
+    assert places(rig).keys() == {"firm0", "other"}
+
+
+async def test_limits_of_queues_hold_in_a_world_and_change_there(rig):
+    """The other scheduler knows no queues."""
+    queues = queues_of(rig.engine.cache)
+    queues.set(QueueRules("team", quotas={"cpu": Quota(limit=1000)}))
+    await rig.apply(shadow_policy(**PACK))
+    await rig.caught_up()
+    for name in ("x", "y"):
+        await rig.placed(theirs(name, requests={"cpu": "1"}, labels={QUEUE_LABEL: "team"}), "a")
+    await rig.placed(theirs("z", requests={"cpu": "1"}), "a")
+    await rig.caught_up()
+    assert places(rig).keys() == {"x", "z"}
+    assert world(rig)["waiting"] == 1
+    queues.set(QueueRules("team", quotas={"cpu": Quota(limit=2000)}))
+    await rig.caught_up()
+    assert places(rig).keys() == {"x", "y", "z"}
+    queues.set(QueueRules("team", quotas={"cpu": Quota(limit=1000)}))
+    queues.remove("team")
+    await rig.caught_up()
+    assert not queues_of(rig.engine.shadow.worlds.of(rig.tally()).cache).active
 
 
 async def test_what_was_there_before_and_what_the_policy_does_not_look_at_is_where_it_is(rig):

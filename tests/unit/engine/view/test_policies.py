@@ -74,12 +74,11 @@ def test_a_plugin_that_is_switched_off_is_a_problem():
 
 def test_few_of_many_policies_are_listed_in_short_steps(monkeypatch):
     monkeypatch.setattr(view, "MOST_POLICIES", 6)
-    monkeypatch.setattr(view, "POLICIES_A_STEP", 2)
     rig = Rig()
     for number in range(10):
         rig.engine.policies.apply(policy(f"p{number}"))
     found, steps = run_steps(policy_rows(rig.engine.policies))
-    assert (steps, len(found.rows), found.count) == (3, 7, 11)
+    assert (steps, len(found.rows), found.count) == (6, 7, 11)
 
 
 def test_an_unknown_policy_has_no_answer():

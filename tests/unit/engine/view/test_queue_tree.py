@@ -8,7 +8,6 @@ from podwright.engine.process.steps import at_once
 from podwright.engine.view.queues import (
     MOST_QUEUES,
     MOST_RESOURCES,
-    QUEUES_A_STEP,
     QueueLine,
     QueueTreeView,
     queue_tree,
@@ -58,18 +57,18 @@ def test_many_queues_and_resources_are_bounded_and_read_in_steps():
     assert found.count == MOST_QUEUES + 101
     assert [line.name for line in found.lines[:3]] == ["q0000", "a-first", "q0001"]
     assert len(found.resources) == MOST_RESOURCES
-    assert steps >= (MOST_QUEUES + 100) // QUEUES_A_STEP + MOST_QUEUES // QUEUES_A_STEP - 1
+    assert steps >= 2 * MOST_QUEUES
 
 
 def test_a_queue_that_goes_between_two_steps_is_left_out():
     queues = queues_of(Cache())
-    for index in range(2 * QUEUES_A_STEP):
+    for index in range(10):
         queues.set(QueueRules(f"q{index:04}"))
     reading = queue_tree(queues)
-    for _ in range(3):
+    for _ in range(15):
         next(reading)
-    queues.remove(f"q{2 * QUEUES_A_STEP - 1:04}")
-    assert len(at_once(reading).lines) == 2 * QUEUES_A_STEP - 1
+    queues.remove("q0009")
+    assert len(at_once(reading).lines) == 9
 
 
 def test_a_text_is_cut():

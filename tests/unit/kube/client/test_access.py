@@ -50,7 +50,8 @@ async def test_the_access_problem_of_a_kind_is_named(resource, options, problem)
 
 async def test_unreadable_kinds_are_left_out_and_logged(caplog):
     async with api(default=cluster(forbidden=[("list", "nodes")])) as (http, _):
-        assert await access.readable(http, [NODE, POD, POLICY]) == [POD]
+        kinds = [NODE, POD, POLICY]
+        assert access.readable_of(kinds, await access.access_problems(http, kinds)) == [POD]
     assert [record.getMessage() for record in caplog.records] == [
         "/api/v1/nodes is off: RBAC does not let us list it",
         f"/apis/podwright.dev/v1alpha1/schedulerpolicies is off: {NOT_SERVED}",
@@ -60,7 +61,8 @@ async def test_unreadable_kinds_are_left_out_and_logged(caplog):
 async def test_kinds_that_the_version_of_kubernetes_does_not_have_are_left_out_silently(caplog):
     """Unless they are served and forbidden."""
     async with api(default=cluster(forbidden=[("list", "nodes")])) as (http, _):
-        assert await access.readable(http, [NODE, POD, POLICY], ["Node", "SchedulerPolicy"]) == [POD]
+        kinds, absent = [NODE, POD, POLICY], ["Node", "SchedulerPolicy"]
+        assert access.readable_of(kinds, await access.access_problems(http, kinds), absent) == [POD]
     assert [record.getMessage() for record in caplog.records] == ["/api/v1/nodes is off: RBAC does not let us list it"]
 
 
@@ -74,7 +76,7 @@ async def test_a_group_is_asked_for_once_and_all_rights_at_the_same_time():
         return await answer(request)
 
     async with api(default=answer_together) as (http, script), patience():
-        assert await access.readable(http, [NODE, POD]) == [NODE, POD]
+        assert await access.access_problems(http, [NODE, POD]) == dict.fromkeys([NODE, POD])
     assert script.asked.count("GET /api/v1") == 1
     assert len(script.asked) == 5
 

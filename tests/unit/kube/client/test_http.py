@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from podwright.kube.client import http as module
+from podwright.kube.client import streams
 from podwright.kube.client.credentials.credentials import TRIAL_SECONDS, Credentials, CredentialSource, Loaded
 from podwright.kube.client.errors import ApiError, ConfigError, UnreachableError
 from podwright.kube.client.http import Http
@@ -321,7 +322,7 @@ async def test_a_token_that_is_due_is_read_again_before_the_server_refuses_it():
 
 
 async def test_a_stream_without_a_response_is_given_up(monkeypatch):
-    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(streams, "REQUEST_SECONDS", 0.1)
 
     async def never(_request):
         await forever()
@@ -356,7 +357,7 @@ async def test_the_body_of_a_refused_stream_is_bounded():
     async def endless(request):
         response = aiohttp.web.StreamResponse(status=500)
         await response.prepare(request)
-        await response.write(b"x" * (module.ERROR_BYTES * 2))
+        await response.write(b"x" * (streams.ERROR_BYTES * 2))
         await forever()
 
     async with api(endless) as (http, _):

@@ -9,11 +9,12 @@ import traceback
 import aiohttp
 import pytest
 
-from podwright.kube.client import http as module
+from podwright.kube.client import streams as module
 from podwright.kube.client.credentials.credentials import Credentials, CredentialSource, Loaded
 from podwright.kube.client.credentials.tls import tls_context
 from podwright.kube.client.errors import TooLongError, UnreachableError
-from podwright.kube.client.http import Http, new_session
+from podwright.kube.client.http import Http
+from podwright.kube.client.streams import new_session
 from support.http.recording import Recorded, RecordingServers, create_certificates
 
 TOKEN = (("Authorization", "Bearer t"),)

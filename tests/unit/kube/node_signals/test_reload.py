@@ -9,7 +9,7 @@ import pytest
 
 from podwright.api.configuration.signals import SignalsFile, load_signals
 from podwright.api.permissions import PolicySettings
-from podwright.kube.node_signals import reload
+from podwright.engine.process import file_reload
 from podwright.kube.node_signals.reload import SignalReload
 from support.engine.kit import Rig, deciding, ours, settle, values
 from support.http.kit import served
@@ -156,7 +156,7 @@ async def test_a_file_that_cannot_be_used_changes_nothing_and_is_reported_once(f
 async def test_definitions_that_a_policy_could_not_go_on_with_are_refused_until_it_could(
     files, monkeypatch, spec, change, problem
 ):
-    monkeypatch.setattr(reload, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(file_reload, "RETRY_SECONDS", 0.0)
     it = files(NOTED)
     assert it.apply(**spec).accepted
     assert problem in await it.change(change)

@@ -14,6 +14,7 @@ from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.policies import controller as module
 from podwright.kube.policies import statuses
 from podwright.kube.policies.kinds import PolicyKind
+from podwright.kube.write import object_status
 from support.engine.kit import Rig, custom_policy, deciding
 from support.http.kit import says
 from support.policies.controlled import controlled, policy
@@ -171,7 +172,7 @@ async def test_newly_served_names_are_reported_once():
 
 @pytest.mark.parametrize("status", [500, 409, 429])
 async def test_a_failed_status_write_is_retried(monkeypatch, status):
-    monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
+    monkeypatch.setattr(object_status, "RETRY", RetryPolicy(shortest=0.01, longest=0.01))
     async with controlled(says(status)) as world:
         world.controller.apply(policy())
         first, second = await world.requests(2)
@@ -179,7 +180,7 @@ async def test_a_failed_status_write_is_retried(monkeypatch, status):
 
 
 async def test_the_pause_between_failed_status_writes_grows(monkeypatch):
-    monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=60.0))
+    monkeypatch.setattr(object_status, "RETRY", RetryPolicy(shortest=0.01, longest=60.0))
     async with controlled(default=says(500)) as world:
         world.controller.apply(policy())
         await asyncio.sleep(0.4)
@@ -188,7 +189,7 @@ async def test_the_pause_between_failed_status_writes_grows(monkeypatch):
 
 
 async def test_only_a_new_generation_is_written_before_the_pause_is_over(monkeypatch):
-    monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=60.0, longest=60.0))
+    monkeypatch.setattr(object_status, "RETRY", RetryPolicy(shortest=60.0, longest=60.0))
     async with controlled(default=says(500)) as world:
         world.controller.apply(policy())
         await world.requests(1)
@@ -200,20 +201,12 @@ async def test_only_a_new_generation_is_written_before_the_pause_is_over(monkeyp
 
 @pytest.mark.parametrize("status", [403, 422, 500])
 async def test_a_failed_status_write_does_not_delay_that_of_another_policy(monkeypatch, status):
-    monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=60.0, longest=60.0))
+    monkeypatch.setattr(object_status, "RETRY", RetryPolicy(shortest=60.0, longest=60.0))
     async with controlled(says(status)) as world:
         world.controller.apply(policy("a", schedulerName="a"))
         await world.requests(1)
         world.controller.apply(policy("b", schedulerName="b"))
         assert [request.path.split("/")[-2] for request in await world.requests(2)] == ["a", "b"]
-
-
-@pytest.mark.parametrize("status", [403, 404, 422])
-async def test_a_rejected_status_write_is_not_retried(monkeypatch, status):
-    monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=0.01, longest=0.01))
-    async with controlled(default=says(status)) as world:
-        world.controller.apply(policy())
-        await world.requests(1)
 
 
 class Built(Plugin, FilterPlugin):
@@ -246,7 +239,7 @@ class TestStorms:
         return raw
 
     async def test_a_thousand_edits_at_once_are_applied_twice_and_written_twice(self, rig, monkeypatch):
-        monkeypatch.setattr(statuses, "STATUS_SECONDS", 0.05)
+        monkeypatch.setattr(object_status, "STATUS_SECONDS", 0.05)
         async with controlled(rig=rig) as world:
             for number in range(1, 1_001):
                 world.controller.take_event({"type": "MODIFIED", "object": self.edit(number)})
@@ -320,7 +313,7 @@ class TestStorms:
             assert built == ["p05"]
 
     async def test_failed_writes_of_a_status_are_not_repeated_for_each_edit(self, rig, monkeypatch):
-        monkeypatch.setattr(statuses, "STATUS_SECONDS", 60.0)
+        monkeypatch.setattr(object_status, "STATUS_SECONDS", 60.0)
         async with controlled(rig=rig, default=says(500)) as world:
             for number in range(1, 101):
                 world.controller.apply(self.edit(number))

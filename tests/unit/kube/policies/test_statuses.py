@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 
 import pytest
+from aiohttp import web
 
 from podwright.api.policy_status import Work, status_of
 from podwright.engine.records.metrics import Metrics
@@ -58,7 +60,6 @@ async def test_a_fault_is_written_at_once_and_its_repetition_is_not():
         for node in "bcd":
             activities.fault("p", f"rule f failed on node {node}: no such key: x", cause="rule f")
         activities.of("p").decisions[0] += 100
-        activities.changed()
         await it.requests(2)
 
 
@@ -70,6 +71,28 @@ async def test_counts_alone_are_written_with_the_next_refresh(monkeypatch):
         it.engine.activities.of("p").decisions[0] += 100
         await it.becomes(lambda: len(it.script.requests) == 2)
         assert it.script.requests[-1].body[-1]["value"]["decisions"] == 100
+
+
+def statuses_in_memory(label):
+    """Those of policies that select pods by this label."""
+    gc.collect()
+    found = [each["lastAccepted"] for each in gc.get_objects() if type(each) is dict and "lastAccepted" in each]
+    return [each for each in found if label in str(each)]
+
+
+async def test_of_a_status_that_was_written_no_copy_is_kept():
+    """It has the policy's spec, which may be long."""
+
+    async def written(request):
+        return web.json_response({"status": (await request.json())[-1]["value"]})
+
+    async with controlled(default=written) as it:
+        it.controller.apply(policy(match={"podSelector": {"matchLabels": {"kept-once": ""}}}))
+        await it.requests(1)
+        it.script.requests.clear()
+        await it.becomes(lambda: len(statuses_in_memory("kept-once")) == 1)
+        it.controller.remove("p")
+        await it.becomes(lambda: not statuses_in_memory("kept-once"))
 
 
 async def test_the_last_five_different_faults_are_kept_with_their_times():

@@ -28,7 +28,7 @@ def _soon(monkeypatch):
 def bound(it: Queues, name: str) -> str:
     queued = it.rig.engine.queue.get(f"default/{name}")
     assert queued is not None
-    found = it.core.bound(queued.pod)
+    found = it.core.bounds.of(queued.pod)
     return "" if found is None else found.message
 
 

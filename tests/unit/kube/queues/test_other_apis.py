@@ -44,7 +44,7 @@ def volcano_pod(it, name, queue, cpu="1"):
 
 
 def bound(it, name):
-    found = it.core.bound(it.rig.engine.queue.get(f"default/{name}").pod)
+    found = it.core.bounds.of(it.rig.engine.queue.get(f"default/{name}").pod)
     return "" if found is None else found.message
 
 

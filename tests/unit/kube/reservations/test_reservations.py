@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podwright.api import crd
-from podwright.api.reservation import RESERVATION_KIND, parse_reservation
+from podwright.api.reservation import LONGEST, MAX_SLOTS, RESERVATION_KIND, parse_reservation
 from podwright.core.gangs.gathering import GatheringGangs
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import GROVE_KIND, GROVE_LABEL, PLUGINS_API
@@ -113,8 +113,6 @@ async def test_an_invalid_reservation_holds_nothing_and_says_why():
         assert "requests" in it.condition("Accepted")["message"]
         assert len(it.rig.engine.cache.reservations) == 0
         assert [reason for _, reason, _ in it.rig.recorder.events] == ["ReservationNotAccepted"]
-        it.door.drop("held", None)
-        assert it.door.known == set()
 
 
 async def test_a_more_important_pod_takes_the_room_and_the_status_says_so():
@@ -133,6 +131,15 @@ def test_slots_are_repeated_by_their_count():
     raw = reservation(slots=[{"node": "a", "count": 3, "requests": {"cpu": "500m"}}, {"node": "b"}])
     assert SCHEMA.problems(raw) == []
     assert [slot.node for slot in parse_reservation(raw).slots] == ["a", "a", "a", "b"]
+
+
+def test_there_may_be_as_many_slots_as_the_docs_say():
+    requests = {"cpu": "1", "memory": "1Gi", GPU: 1, "rdma/hca": 1}
+    raw = reservation(slots=[{"node": f"node-{i}", "count": 2, "requests": requests} for i in range(350)])
+    assert SCHEMA.problems(raw) == []
+    assert len(parse_reservation(raw).slots) == 700
+    raw = reservation(slots=[{"node": "n", "count": 500, "requests": requests}, {"node": "m", "count": 500}])
+    assert len(parse_reservation(raw).slots) == MAX_SLOTS
 
 
 @pytest.mark.parametrize(
@@ -205,6 +212,26 @@ async def test_room_that_a_gang_gathers_has_an_object_that_names_it(holds):
         assert changes(it)[-1].body["spec"]["slots"] == [{"node": "n1", "requests": {GPU: "1"}, "count": 1}]
         it.door.put(known)
         assert [each.node for each in it.rig.engine.cache.reservations.get("gang-u").slots] == ["n1"]
+        holds.clear()
+        await until(lambda: changes(it)[-1].method == "DELETE")
+
+
+async def test_room_that_a_gang_gathers_stays_whatever_its_object_says(holds):
+    async with held() as it:
+        it.holds, it.rig.engine.gathering.leads = holds, True
+        gathered(it, at=2.0**31, until=2.0**31 + 600)  # a pod may declare to run for so long
+        await until(lambda: changes(it))
+        spec = changes(it)[0].body["spec"]
+        assert spec["duration"] == f"{LONGEST}s"
+        it.door.put({**reservation("gang-u"), "spec": spec})
+        await asyncio.sleep(0.05)
+        assert len(changes(it)) == 1
+        invalid = reservation("gang-u", duration="100000h")
+        it.door.put(invalid)
+        assert it.rig.engine.cache.reservations.get("gang-u") is not None
+        await until(lambda: len(changes(it)) > 1)
+        assert changes(it)[-1].body["spec"] == spec
+        it.door.put(invalid)
         holds.clear()
         await until(lambda: changes(it)[-1].method == "DELETE")
 

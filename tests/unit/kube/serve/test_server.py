@@ -20,7 +20,7 @@ from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.connections.listener import accept
 from podwright.kube.serve.endpoints import SILENT_BEATS
 from podwright.kube.serve.event_loops import SchedulerLoop
-from podwright.kube.serve.server import MOST_CONNECTIONS, default_limits
+from podwright.kube.serve.ports import MOST_CONNECTIONS, default_limits
 from support.objects.builders import make_pod
 from support.serve.kit import Told, answer, closed, connect, get, hang_up, serving
 from support.waiting import until

@@ -14,7 +14,8 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
 from podwright.core.queues.queues import QUEUE_LABEL, queues_of
 from podwright.core.state.reservations import gathered_name
-from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay
+from podwright.simulator.loaded import LoadOptions
+from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, ReplayOptions, replay
 from podwright.simulator.replay.stream import Arrival, PodLeaves, ReplayStream, sorted_events
 from support.engine.kit import Rig, deciding, on_node, settle
 from support.objects.queues import queue
@@ -70,16 +71,23 @@ GROUP = item(
 
 def queues(gather_after: str) -> list[dict[str, Any]]:
     small = queue("small", resources={"cpu": {}}, reclaimMinRuntime="24h")
-    large = queue("large", resources={"cpu": {"guarantee": "8"}}, gatherAfter=gather_after)
+    said = {"gatherAfter": gather_after} if gather_after else {}
+    large = queue("large", resources={"cpu": {"guarantee": "8"}}, **said)
     return [large, queue("others", resources={"cpu": {}}), small]
 
 
-def waited(pods: list[Comes], gather_after: str, *more: dict[str, Any], leaves: Sequence[PodLeaves] = ()) -> Waits:
+def waited(
+    pods: list[Comes],
+    gather_after: str,
+    *more: dict[str, Any],
+    leaves: Sequence[PodLeaves] = (),
+    options: ReplayOptions | None = None,
+) -> Waits:
     """How long the pods of each queue waited at most in a replay; None if they have no node in the end."""
     arrivals = [Arrival(each.time, parse_pod(each.raw), each.runs) for each in pods]
     initial = [*map(node, NODES), *queues(gather_after), GROUP, *more]
     played = ReplayStream(initial=initial, events=sorted_events([*arrivals, *leaves]), start=0.0, end=END)
-    (card,) = replay(played, [ReplayCandidate(BUILT_IN)])
+    (card,) = replay(played, [ReplayCandidate(BUILT_IN)], options)
     return {each.queue: each.waiting.longest if each.placed else None for each in card.queues}
 
 
@@ -123,6 +131,12 @@ async def test_a_large_gang_that_starves_starts_with_the_room_that_it_gathers_wh
     waits = waited(pods, "5m")
     assert waits["large"] == await engine_starts(pods, "5m") - COMES == 870.0
     assert waits["others"] == 0
+
+
+@pytest.mark.parametrize(("said", "waits"), [("", 870.0), ("0s", None)])
+def test_the_option_of_the_operator_counts_for_a_queue_that_does_not_say_when(said, waits):
+    options = ReplayOptions(load=LoadOptions(gather_after=300.0))
+    assert waited(stream(says=True), said, options=options)["large"] == waits
 
 
 @pytest.mark.parametrize("comes", [True, False])

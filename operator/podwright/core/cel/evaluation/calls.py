@@ -6,18 +6,18 @@ As in cel-go, an argument that fails ends the call, after the other argument of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
 from podwright.core.cel.checking.tree import Call
 from podwright.core.cel.cost.counted import OF_RESULT, STRING_FACTOR, CallCost, call_cost
-from podwright.core.cel.errors import CancelledError, CelError, EvaluationError, Issue
+from podwright.core.cel.errors import CelError, EvaluationError, Issue
 from podwright.core.cel.evaluation.attributes import Step
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.library.equality import equal
 from podwright.core.cel.library.regexes import PREPARED as REGEX_FUNCTIONS
 from podwright.core.cel.values import Function, Opaque, Value, size_of
+from podwright.core.objects.dataclass import dataclass
 
 _ERROR: Final = object()
 """Stands for an argument or result that failed: its size is 1."""
@@ -89,8 +89,6 @@ def _binary(left: Step, right: Step, cost: int, function: Function) -> Step:
         frame.cost += cost
         try:
             a = left(frame)
-        except CancelledError:
-            raise
         except EvaluationError:
             _evaluate(right, frame)
             raise
@@ -103,8 +101,6 @@ def _evaluate(step: Step, frame: Frame) -> Value:
     """The value of what counts only for its cost, since the call has failed."""
     try:
         return step(frame)
-    except CancelledError:
-        raise
     except EvaluationError:
         return _ERROR
 
@@ -113,16 +109,12 @@ def _equality(left: Step, right: Step, *, wanted: bool) -> Step:
     def test(frame: Frame) -> Value:
         try:
             a = left(frame)
-        except CancelledError:
-            raise
         except EvaluationError:
             other = _evaluate(right, frame)
             frame.cost += _equality_cost(_ERROR, other, is_equals=wanted)
             raise
         try:
             b = right(frame)
-        except CancelledError:
-            raise
         except EvaluationError:
             frame.cost += _equality_cost(a, _ERROR, is_equals=wanted)
             raise
@@ -130,8 +122,6 @@ def _equality(left: Step, right: Step, *, wanted: bool) -> Step:
         frame.check()
         try:
             return equal(a, b, frame) is wanted
-        except CancelledError:
-            raise
         except EvaluationError:
             if wanted:
                 raise
@@ -165,8 +155,6 @@ def _general(
         for i, step in enumerate(steps):
             try:
                 args.append(step(frame))
-            except CancelledError:
-                raise
             except EvaluationError:
                 if is_binary and i == 0:
                     other = _evaluate(steps[1], frame)
@@ -181,8 +169,6 @@ def _general(
             return function(frame, *values) if needs_frame else function(*values)
         try:
             result = function(frame, *values) if needs_frame else function(*values)
-        except CancelledError:
-            raise
         except EvaluationError:
             frame.cost += cost(values, _ERROR)
             raise

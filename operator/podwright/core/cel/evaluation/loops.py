@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from podwright.core.cel.errors import CancelledError, EvaluationError
+from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.evaluation.attributes import Step
 from podwright.core.cel.evaluation.scopes import UNSET, FailedStep
 from podwright.core.cel.frame import Frame
@@ -48,14 +48,10 @@ def loop(places: Places, range_: Step, condition: Step | None, step: Step) -> Ca
                 try:
                     if condition(frame) is False:
                         break
-                except CancelledError:
-                    raise
                 except EvaluationError:
                     pass
             try:
                 slots[place] = step(frame)
-            except CancelledError:
-                raise
             except EvaluationError as error:
                 slots[place] = FailedStep(error)
 

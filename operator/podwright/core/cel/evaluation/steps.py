@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.core.cel.cost.counted import LIST_COST, MAP_COST
-from podwright.core.cel.errors import CancelledError, EvaluationError
+from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.evaluation.attributes import Step
 from podwright.core.cel.frame import ELEMENT, Frame
 from podwright.core.cel.library.conversions import text_in_error
@@ -21,8 +21,6 @@ def logic(terms: Sequence[Step], *, until: bool) -> Step:
         for step in steps:
             try:
                 found = step(frame)
-            except CancelledError:
-                raise
             except EvaluationError as raised:
                 error = error or raised
                 continue
@@ -43,8 +41,6 @@ def not_strictly_false(operand: Step) -> Step:
     def test(frame: Frame) -> Value:
         try:
             found = operand(frame)
-        except CancelledError:
-            raise
         except EvaluationError:
             found = True
         frame.cost += 1

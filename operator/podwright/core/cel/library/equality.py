@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 
-from podwright.core.cel.errors import CancelledError, EvaluationError
+from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.values import (
     Duration,
@@ -26,7 +26,7 @@ _NUMBERS = frozenset((int, float, Uint))
 
 def equal(a: Value, b: Value, frame: Frame | None = None) -> bool:
     """Counts the parts of lists and maps in the frame. Raises EvaluationError for values without equality, such as a
-    quantity and a number, and CostLimitError if they have too many parts.
+    quantity and a number, and StopError if they have too many parts.
     """
     kind = a.__class__
     other = b.__class__
@@ -64,8 +64,6 @@ def _same(a: Value, b: Value, frame: Frame | None) -> bool:
     """Elements without equality count as equal, as in cel-go."""
     try:
         return equal(a, b, frame)
-    except CancelledError:
-        raise
     except EvaluationError:
         return True
 
@@ -94,8 +92,6 @@ def matches(a: Value, b: Value, frame: Frame | None = None) -> bool:
     """True if two values are equal. Values without equality are not."""
     try:
         return equal(a, b, frame)
-    except CancelledError:
-        raise
     except EvaluationError:
         return False
 

@@ -9,7 +9,7 @@ from math import isinf, isnan
 from typing import Final
 
 from podwright.core.cel import types
-from podwright.core.cel.errors import CancelledError, EvaluationError
+from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.frame import ELEMENT, Frame
 from podwright.core.cel.library.conversions import to_double, to_string
 from podwright.core.cel.library.go_text import quoted
@@ -70,8 +70,6 @@ def render(text: str, count: int, use: Use) -> Iterator[str]:
         letter, digits = _clause(match)
         try:
             yield use(used, letter, digits)
-        except CancelledError:
-            raise
         except EvaluationError as error:
             raise EvaluationError(f"error during formatting: {error}") from None
         used += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cmp_to_key
 from typing import Final
 
-from podwright.core.cel.errors import CancelledError, EvaluationError
+from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.frame import ELEMENT, Frame
 from podwright.core.cel.library.equality import compare, contains, matches
 from podwright.core.cel.library.operators import COMPARABLE, add
@@ -37,8 +37,6 @@ def _order(a: Value, b: Value) -> int:
     """The order of two values, 0 if they have none, as where cel-go only asks whether it is 1 or -1."""
     try:
         return compare(a, b)
-    except CancelledError:
-        raise
     except EvaluationError:
         return 0
 

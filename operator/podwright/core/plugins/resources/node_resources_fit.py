@@ -11,7 +11,7 @@ DynamicResources provides devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from operator import sub
 from typing import Any, ClassVar, Final
@@ -50,6 +50,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.shape import UtilizationShapePoint, curve_of, shape_problems
 from podwright.core.framework.status import Status, unresolvable, unschedulable
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.classes import IMPLICIT_RESOURCE
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
@@ -188,7 +189,6 @@ class NodeResourcesFit(
         self._classes_stand = handle.features.enabled("DRAExtendedResource")
         self._kept = kept = shared(handle.cache, self, args, lambda: _Kept(args, handle.cache))
         self._strategy = kept.strategy
-        self._keys = HintKeys(self._freed_for, self._freed_by)
 
     def why_not_here(self, pod: PodInfo, node: NodeInfo, message: str) -> Why:
         checked = self.checked_requests(pod.requests)
@@ -204,8 +204,9 @@ class NodeResourcesFit(
         return (Cost(number, "requested resources", 5e-6),) if (number := len(pod.requests.amounts)) > ORDINARY else ()
 
     def hints(self) -> Sequence[EventHint]:
+        keys = HintKeys(self._freed_for, self._freed_by)
         hints = [
-            EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), self._pod_deleted, keys=self._keys),
+            EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), self._pod_deleted, keys=keys),
             EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._node_changed),
         ]
         if self._classes_stand:

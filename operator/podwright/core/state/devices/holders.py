@@ -10,26 +10,15 @@ unknown: they count as the earlier ones.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.claims import AllocatedDevice
 from podwright.core.objects.devices.slices import Consumption, Device, DeviceId, PoolId
-from podwright.core.state.devices.pools import Amounts
+from podwright.core.state.devices.definitions import Definitions
 
 _UNKNOWN: Final = 0
-
-
-class Defined(Protocol):
-    """See `definitions`."""
-
-    @property
-    def any_counters(self) -> bool: ...
-
-    def devices(self, pool_id: PoolId, /) -> Mapping[str, Device]: ...
-
-    def counters(self, pool_id: PoolId, /) -> Amounts: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +109,7 @@ class Holders:
     """
 
     def __init__(self) -> None:
-        self.defined: Defined | None = None
+        self.defined: Definitions | None = None
         """What devices are. Without, shares and counters are not compared."""
         self._claims: dict[str, _Holder] = {}
         """By uid."""

@@ -21,12 +21,11 @@ from typing import Final
 import numpy as np
 
 from podwright.core.objects.compaction import compact_regularly
-from podwright.core.objects.node import Node
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import Labels
 from podwright.core.state.columns import NodeTable
 from podwright.core.state.deadline import never
-from podwright.core.state.observers import Batch, PodsInRows
+from podwright.core.state.observers import Batch, PlacementObserver, PodsInRows
 from podwright.core.state.podindex.domains import Int32s, Rows, Sums
 from podwright.core.state.podindex.placed import PlacedPodClasses, PodClass
 from podwright.core.state.podindex.pod_columns import Int64s, PodColumns
@@ -132,8 +131,8 @@ def max_counters(nodes: int) -> int:
     return max(64, min(1024, 3_000_000 // (nodes + 1)))
 
 
-class MatchIndex:
-    """All counters, and the placed pods that they count. A `PlacementObserver` of the cache."""
+class MatchIndex(PlacementObserver):
+    """All counters, and the placed pods that they count. Counts are by row, whatever node is in it."""
 
     def __init__(self, table: NodeTable, namespaces: NamespaceLabels, pause: Callable[[], None] = never) -> None:
         """`pause`: see `PodColumns`."""
@@ -378,9 +377,6 @@ class MatchIndex:
             self._drop(key)
         if unused:
             self._counters_of.clear()
-
-    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """Does nothing, because counts are by row and independent of the node in it."""
 
     def namespace_set(self, name: str, _labels: Mapping[str, str]) -> None:
         """Drops the counters that select namespaces by label, so that they are rebuilt on demand."""

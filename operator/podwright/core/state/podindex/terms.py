@@ -16,10 +16,9 @@ import numpy as np
 
 from podwright.core.objects.affinity import NO_POD_AFFINITY, PodAffinity, PodAffinityTerm
 from podwright.core.objects.compaction import RecentCache, compact_regularly
-from podwright.core.objects.node import Node
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import Labels, LabelSelector
-from podwright.core.state.observers import Batch, PodsInRows, one_by_one
+from podwright.core.state.observers import Batch, PlacementObserver, PodsInRows, one_by_one
 from podwright.core.state.podindex.domains import Int64s, Rows, Sums
 from podwright.core.state.podindex.pod_selector import NamespaceLabels
 from podwright.core.state.podindex.selecting import SelectorIndex
@@ -152,8 +151,8 @@ class _PlacedAffinity:
         self.pods = 0
 
 
-class TermIndex:
-    """All affinity terms of placed pods. A `PlacementObserver` of the cache."""
+class TermIndex(PlacementObserver):
+    """All affinity terms of placed pods. They are by row, whatever node is in it."""
 
     def __init__(self, namespaces: NamespaceLabels) -> None:
         self._namespaces = namespaces
@@ -269,9 +268,6 @@ class TermIndex:
 
     def batch(self, pods: PodsInRows) -> Batch:
         return one_by_one(self, [each for each in pods if each[0].pod_affinity is not NO_POD_AFFINITY])
-
-    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """Does nothing, because terms are by row and independent of the node in it."""
 
     def namespace_set(self, _name: str, _labels: Mapping[str, str]) -> None:
         self._forget_matches()

@@ -13,7 +13,6 @@ an influence. Next: `placed_pods`, for what the samples do not show yet.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Final, NamedTuple
 from weakref import WeakSet
@@ -21,12 +20,14 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, parse_time
 from podwright.core.state.columns.change_log import ChangeLog
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.observers import PlacementObserver
 from podwright.core.state.signals.definition import SignalDefinition
 from podwright.core.state.signals.placed_pods import Int64s, PlacedPods
 
@@ -118,7 +119,7 @@ class _Column:
         self.view.setflags(write=False)
 
 
-class Signals:
+class Signals(PlacementObserver):
     """See the module. `clock` never steps back, `wall` is seconds since the epoch."""
 
     def __init__(
@@ -374,9 +375,6 @@ class Signals:
         sample = (column.definition.fixed or {}).get(after.name)
         if sample is not None and isfinite(sample):
             column.samples[slot], column.times[slot] = sample, now
-
-    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        """Nothing depends on namespaces."""
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
         pods = self._pods

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.object_store import ObjectStore
-from podwright.core.state.observers import Batch, PodsInRows, one_by_one
+from podwright.core.state.observers import Batch, PlacementObserver, PodsInRows, one_by_one
 from podwright.core.state.volumes.attached import AttachedVolumes
 from podwright.core.state.volumes.used import UsedVolumes
 from podwright.core.state.volumes.volume_index import VolumeIndex
@@ -18,7 +16,7 @@ from podwright.core.state.volumes.volume_index import VolumeIndex
 __all__ = ["Volumes"]
 
 
-class Volumes:
+class Volumes(PlacementObserver):
     """`index` finds volumes and claims, `attached` counts CSI volumes per node, `used` has the mounts of placed
     pods.
     """
@@ -46,6 +44,3 @@ class Volumes:
             self.attached.node_added(after.name, slot)
         elif before is not None and after is None:
             self.attached.node_removed(before.name, slot)
-
-    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        """Does nothing, because volumes do not depend on the labels of namespaces."""

@@ -43,7 +43,7 @@ from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Verdict
 from podwright.engine.process.slice import SLICE_SECONDS, Slice
-from podwright.engine.process.steps import Steps
+from podwright.engine.process.steps import Steps, at_once
 from podwright.engine.records import decision_log
 from podwright.engine.records.log_fields import fields
 from podwright.engine.records.metrics import GROUP_ALGORITHM_SECONDS
@@ -139,43 +139,61 @@ class Gangs:
         return [queued for queued in waiting if queued is not None and queued.place is Place.ACTIVE]
 
     def _attempt_group(self, group: PodGroup, first: QueuedPod, policy: ActivePolicy, started: float) -> None:
-        members = self._members.take(group, first, policy.framework)
-        if not members:
+        if self._members.waits_in_lane(group, first):
             return
+        taking = self._take(group, first, policy, started)
+        if self._members.are_many(group):
+            self._planning.add_taken(taking)
+        elif (job := at_once(taking)) is not None:
+            self._planning.add(job)
+
+    def _take(self, group: PodGroup, first: QueuedPod, policy: ActivePolicy, started: float) -> Steps[_GangJob | None]:
+        """Takes the members. An attempt at them follows, unless a child process decides: then this is returned."""
+        try:
+            members = yield from self._members.take(group, first, policy.framework)
+        except Exception as error:
+            log.exception("the members of a pod group could not be taken", extra=fields(podGroup=group))
+            known = (self._queue.get(uid) for uid in self._cache.groups.members(group.key).waiting)
+            self._requeue([each for each in known if each is not None], described(error), self._clock() - started)
+            return None
+        if not members:
+            return None
         same_policy = all(member.policy == policy.label for member in members)
         if same_policy and not first.costly and self._queue.wait_for_room(members):
-            return  # of costly ones, a child process counts
+            return None  # of costly ones, a child process counts
         for member in members:
             member.policy = policy.label
         try:
-            self._schedule(group, members, policy, started)
+            return self._schedule(group, members, policy, started)
         except CONTROL_FLOW:
             raise
         except BaseException as error:
             log.exception("an attempt at a pod group failed", extra=fields(podGroup=group))
             self._requeue(members, described(error), self._clock() - started)
+            return None
 
-    def _schedule(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float) -> None:
+    def _schedule(
+        self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float
+    ) -> _GangJob | None:
         if policy.refusal and all(self._policies.of(member.pod) is policy for member in members):
             self._wait_for_policy(group, members, policy, started)
-            return
+            return None
         if policy.extenders and any(self._extenders.deciding(policy, member.pod) for member in members):
             self._refuse(group, members, started)
-            return
+            return None
         if any(member.costly for member in members):
             nominated = self._cache.nominator.copy().node_of
-            job = _GangJob(group, members, policy=policy, started=started, nominated=nominated, gangs=self)
-            self._planning.add(job)
-            return
+            return _GangJob(group, members, policy=policy, started=started, nominated=nominated, gangs=self)
         cpu_started = self._sources.cpu()
         try:
             observer = self._slow_plugins.observer_if_slow(policy.compiled.name)
             decision = self._slice.run(lambda: self.decide(group, members, policy, observer))
         except TookLongError:
             self.give_back(members)
-            return
+            return None
         seconds = self._sources.cpu() - cpu_started
         deque(self.carry_out(decision, members, policy, seconds=seconds, started=started), 0)
+        return None
 
     def carry_out(
         self,
@@ -216,13 +234,13 @@ class Gangs:
         elif isinstance(decision, GangRejection):
             self._not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message), decision.parts)
             self._delay(decision.group, [member.pod for member in members])
-            self._members.being_rejected.add(decision.group.key)
+            self._members.in_steps.add(decision.group.key)
             try:
                 fitted = yield from self._failures.reject_group(
                     members, decision, policy.framework, started, still_preempts=checked
                 )
             finally:
-                self._members.being_rejected.discard(decision.group.key)
+                self._members.in_steps.discard(decision.group.key)
             result = "waiting_on_preemption" if fitted and decision.preemption is not None else "unschedulable"
         else:
             self._fault(decision, members, took)

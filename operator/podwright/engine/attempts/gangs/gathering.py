@@ -111,7 +111,7 @@ class Gathering:
             start = None
         reservation = await in_slices(self._gangs.gather(due, start, self._sources.wall()))
         if reservation is not None and start is not None:
-            self._reservations.set(reservation)
+            await in_slices(self._reservations.begin(reservation))
             self._tell(due, reservation, start)
 
     def _tell(self, due: DueGang, reservation: Reservation, start: EarliestStart) -> None:

@@ -18,6 +18,7 @@ from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.outcomes.failures import Failures
+from podwright.engine.process.steps import Steps
 from podwright.engine.state import EngineState
 
 GONE: Final = "the pod group is gone"
@@ -33,29 +34,48 @@ class GangMembers:
         self._queue = state.queue
         self._clock = state.clock
         self._failures = failures
-        self.being_rejected: set[str] = set()
-        """The keys of groups that are rejected in steps: what an event helps of them waits for the others in the lane,
+        self.in_steps: set[str] = set()
+        """The keys of groups whose members are taken or rejected in steps: what else is popped of them waits in the lane,
         which is busy meanwhile.
         """
 
-    def take(self, group: PodGroup, first: QueuedPod, framework: Framework) -> Sequence[QueuedPod]:
+    def waits_in_lane(self, group: PodGroup, first: QueuedPod) -> bool:
+        """True if the popped member waits in the lane of costly pods now: because its group is taken or rejected in
+        steps, or because so many members wait that each of them goes there by itself.
+        """
+        if group.key in self.in_steps or (not first.costly and self.are_many(group)):
+            self._queue.wait_in_lane(first, ())
+            return True
+        return False
+
+    def are_many(self, group: PodGroup) -> bool:
+        """True if it takes long to take all that wait."""
+        return self._cache.groups.members(group.key).unplaced_count > MOST_IN_LOOP
+
+    def take(self, group: PodGroup, first: QueuedPod, framework: Framework) -> Steps[Sequence[QueuedPod]]:
         """The members to schedule now, `first` among them, in the order in which they were added; all are in flight.
 
         Empty if the group backs off: then `first` backs off with it. Also empty if another member is costly, or if the
         members are many or, if they were not tried yet, costly together: then they wait in the lane of costly pods. Also
-        if the group is still being rejected. Also requeues `first` if it is no longer a waiting member.
+        requeues `first` if it is no longer a waiting member.
         """
-        if group.key in self.being_rejected:
-            self._queue.wait_in_lane(first, ())
-            return ()
+        self.in_steps.add(group.key)
+        try:
+            return (yield from self._take(group, first, framework))
+        finally:
+            self.in_steps.discard(group.key)
+
+    def _take(self, group: PodGroup, first: QueuedPod, framework: Framework) -> Steps[Sequence[QueuedPod]]:
         now = self._clock()
         needed = self._cache.groups.lacking(group)
         divided = self._cache.groups.members(group.key).levels is not None
         alone = needed <= 1 and not (group.near.binds or first.pod.wish or divided)
-        slowest = None if alone or _was_tried(first) else self._slowest_tried(group, first, now)
+        slowest = None
+        if not alone and not _was_tried(first):
+            slowest = yield from self._slowest_tried(group, first, now)
         due: list[QueuedPod] = []
         if slowest is None:
-            due, failed = self._due(group, first, now, alone=alone)
+            due, failed = yield from self._due(group, first, now, alone=alone)
             if len(due) < needed and failed:
                 slowest = _longest_backoff(failed)
         if slowest is not None:
@@ -64,16 +84,17 @@ class GangMembers:
         if not first.costly and _is_costly(due, framework):
             self._queue.wait_in_lane(first, due)
             return ()
-        return self._take_all(due, first)
+        return (yield from self._take_all(due, first))
 
-    def _slowest_tried(self, group: PodGroup, first: QueuedPod, now: float) -> QueuedPod | None:
+    def _slowest_tried(self, group: PodGroup, first: QueuedPod, now: float) -> Steps[QueuedPod | None]:
         """The member with the longest backoff among those that were tried before. None if none of them backs off, or if
         they are too few for the group's minimum.
         """
         members = self._cache.groups.members(group.key)
         needed = self._cache.groups.lacking(group)
         backing_off: list[QueuedPod] = []
-        for uid in members.waiting:
+        for uid in [*members.waiting]:
+            yield
             queued = None if uid in members.placed else self._queue.get(uid)
             if queued is None or queued is first or not _was_tried(queued):
                 continue
@@ -86,12 +107,13 @@ class GangMembers:
 
     def _due(
         self, group: PodGroup, first: QueuedPod, now: float, *, alone: bool
-    ) -> tuple[list[QueuedPod], list[QueuedPod]]:
+    ) -> Steps[tuple[list[QueuedPod], list[QueuedPod]]]:
         """The members that can be tried now, and those that back off from an error."""
         early = first.backing_off(now)
         due: list[QueuedPod] = []
         failed: list[QueuedPod] = []
         for pod in self._cache.groups.members(group.key).unplaced():
+            yield
             queued = self._queue.get(pod.uid)
             if queued is first:
                 due.append(first)
@@ -105,10 +127,12 @@ class GangMembers:
                 due.append(queued)
         return due, failed
 
-    def _take_all(self, due: Sequence[QueuedPod], first: QueuedPod) -> Sequence[QueuedPod]:
+    def _take_all(self, due: Sequence[QueuedPod], first: QueuedPod) -> Steps[Sequence[QueuedPod]]:
         members: list[QueuedPod] = []
         for queued in due:
-            if queued is not first and self._queue.take(queued.uid) is None:
+            yield
+            gone = self._queue.get(queued.uid) is not queued
+            if gone or (queued is not first and self._queue.take(queued.uid) is None):
                 continue
             if queued.pod.terminating:
                 self._failures.drop(queued)

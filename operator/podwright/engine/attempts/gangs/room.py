@@ -10,7 +10,6 @@ unless their victims are still terminating, it is a bound of their queue that le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.framework.errors import PluginError
@@ -18,6 +17,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.gang_preemption import may_preempt, waits_for_victims
 from podwright.core.objects.compaction import RecentCache
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podwright.core.queue import RoomCheck
@@ -75,11 +75,11 @@ class GangRoom:
         nominated = any(each.nominated_node_name or self._cache.nominator.node_of(each.uid) for each in waiting)
         if nominated and not waits_for_victims(self._cache, group, waiting):
             return None
-        if not nominated and queues_of(self._cache).bound_together(waiting, needed, trying=True) is not None:
+        if not nominated and queues_of(self._cache).bounds.together(waiting, needed, trying=True) is not None:
             return frozenset((QUEUE_QUOTA,))
         try:
             bounds = self._bounds(group.key, policy.framework, waiting)
-            if queues_of(self._cache).gathers_room(waiting[0]):
+            if queues_of(self._cache).turns.gathers_room(waiting[0]):
                 # Its room becomes free pod by pod. What it may take from others is looked at without an event.
                 crowded = self._bounds(group.key, policy.framework, waiting, crowded=True)
                 if why_infeasible(group, self._cache, crowded) is None:

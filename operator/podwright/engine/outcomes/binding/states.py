@@ -31,11 +31,12 @@ out, and `debug` asserts both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
 from podwright.core.framework.status import Status
+from podwright.core.objects.dataclass import dataclass
 
 
 class BindingState(Enum):
@@ -199,6 +200,15 @@ class Effects:
 _TASK: Final = frozenset(TRANSITIONS) - NOT_STARTED
 _READ: Final = frozenset({BindingState.READING_BACK, BindingState.RECOVERING})
 _STARTED_STOPPABLE: Final = STOPPABLE - NOT_STARTED
+_REQUEUED: Final = Effects(
+    after=_STARTED_STOPPABLE,
+    state=BindingState.REQUEUED,
+    unreserve=True,
+    forget=True,
+    queue=Queueing.REJECT,
+    free_room=True,
+)
+"""What most outcomes without a Binding have in common."""
 
 EFFECTS: Final[Mapping[BindingOutcome, Effects]] = {
     BindingOutcome.BOUND: Effects(
@@ -208,46 +218,14 @@ EFFECTS: Final[Mapping[BindingOutcome, Effects]] = {
         report=BindingReport.BOUND,
         confirm=True,
     ),
-    BindingOutcome.REJECTED: Effects(
+    BindingOutcome.REJECTED: replace(
+        _REQUEUED,
         after=_READ | {BindingState.ASSUMED, BindingState.RESERVED, BindingState.WAITING, BindingState.PRE_BINDING},
-        state=BindingState.REQUEUED,
-        unreserve=True,
-        forget=True,
-        queue=Queueing.REJECT,
-        free_room=True,
     ),
-    BindingOutcome.FAILED: Effects(
-        after=_READ | STOPPABLE,
-        state=BindingState.REQUEUED,
-        unreserve=True,
-        forget=True,
-        queue=Queueing.FAIL,
-        free_room=True,
-    ),
-    BindingOutcome.CANCELLED: Effects(
-        after=_STARTED_STOPPABLE,
-        state=BindingState.REQUEUED,
-        unreserve=True,
-        forget=True,
-        queue=Queueing.REJECT,
-        free_room=True,
-    ),
-    BindingOutcome.PREEMPTED: Effects(
-        after=_STARTED_STOPPABLE,
-        state=BindingState.REQUEUED,
-        unreserve=True,
-        forget=True,
-        queue=Queueing.FAIL,
-        free_room=True,
-    ),
-    BindingOutcome.DELETED: Effects(
-        after=_STARTED_STOPPABLE,
-        state=BindingState.REQUEUED,
-        unreserve=True,
-        forget=True,
-        queue=Queueing.REJECT,
-        free_room=True,
-    ),
+    BindingOutcome.FAILED: replace(_REQUEUED, after=_READ | STOPPABLE, queue=Queueing.FAIL),
+    BindingOutcome.CANCELLED: _REQUEUED,
+    BindingOutcome.PREEMPTED: replace(_REQUEUED, queue=Queueing.FAIL),
+    BindingOutcome.DELETED: _REQUEUED,
     BindingOutcome.UNKNOWN: Effects(
         after=frozenset({BindingState.BINDING, BindingState.POST_BINDING}),
         state=BindingState.READING_BACK,

@@ -15,7 +15,6 @@ from aiohttp import web
 from podwright.core.objects.names import is_dns_subdomain
 from podwright.engine.process.steps import Steps
 from podwright.kube.serve.answers.steps import Answer, SteppedAnswers
-from podwright.kube.serve.event_loops import SchedulerLoop
 
 PATH: Final = "/debug/explain"
 
@@ -31,16 +30,9 @@ def wanted_pod(request: web.Request) -> tuple[str, str] | None:
     return (namespace, name) if is_dns_subdomain(namespace) and is_dns_subdomain(name) else None
 
 
-class Explanations:
-    """See the module. The ports of a server share one."""
-
-    def __init__(self, about: AnswersAboutPod, loop: SchedulerLoop) -> None:
-        self._about = about
-        self._stepped = SteppedAnswers(loop, "explanations")
-
-    async def answer(self, request: web.Request) -> web.Response:
-        """The handler of PATH."""
-        wanted = wanted_pod(request)
-        if wanted is None:
-            return web.Response(status=400, text="expected ?namespace=NAMESPACE&pod=NAME\n")
-        return await self._stepped.answer(lambda: self._about(*wanted), f"nothing is known of pod {'/'.join(wanted)}")
+async def explained(about: AnswersAboutPod, answers: SteppedAnswers, request: web.Request) -> web.Response:
+    """The answer to a request of PATH."""
+    wanted = wanted_pod(request)
+    if wanted is None:
+        return web.Response(status=400, text="expected ?namespace=NAMESPACE&pod=NAME\n")
+    return await answers.answer(lambda: about(*wanted), f"nothing is known of pod {'/'.join(wanted)}")

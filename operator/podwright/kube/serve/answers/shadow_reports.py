@@ -14,7 +14,6 @@ from aiohttp import web
 from podwright.core.objects.names import is_dns_subdomain
 from podwright.engine.process.steps import Steps
 from podwright.kube.serve.answers.steps import Answer, SteppedAnswers
-from podwright.kube.serve.event_loops import SchedulerLoop
 
 SHADOW_PATH: Final = "/debug/shadow"
 
@@ -22,16 +21,9 @@ ShadowAnswers = Callable[[str], Steps[Answer]]
 """The name of a policy, or "" → the report; empty if the policy is not in shadow mode."""
 
 
-class ShadowReports:
-    """See the module. The ports of a server share one."""
-
-    def __init__(self, answers: ShadowAnswers, loop: SchedulerLoop) -> None:
-        self._answers = answers
-        self._stepped = SteppedAnswers(loop, "reports")
-
-    async def answer(self, request: web.Request) -> web.Response:
-        """The handler of SHADOW_PATH."""
-        name = request.query.get("policy", "")
-        if name and not is_dns_subdomain(name):
-            return web.Response(status=400, text="expected ?policy=NAME\n")
-        return await self._stepped.answer(lambda: self._answers(name), f"policy {name} is not in shadow mode here")
+async def reported(of_policy: ShadowAnswers, answers: SteppedAnswers, request: web.Request) -> web.Response:
+    """The answer to a request of SHADOW_PATH."""
+    name = request.query.get("policy", "")
+    if name and not is_dns_subdomain(name):
+        return web.Response(status=400, text="expected ?policy=NAME\n")
+    return await answers.answer(lambda: of_policy(name), f"policy {name} is not in shadow mode here")

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
+from podwright.core.objects.dataclass import dataclass
 from podwright.kube.deadline import LoopDeadline
+
+DROPPED: Final = ("connections", "descriptors", "handshake", "head", "size", "stall", "total")
+"""Why connections are dropped: the label `reason`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

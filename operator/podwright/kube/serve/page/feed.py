@@ -19,9 +19,9 @@ from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
 from podwright.engine.records.recent_decisions import RecentDecision
 from podwright.engine.view.nodes import node_changes
-from podwright.engine.view.policies import PolicyRow, policy_rows
-from podwright.engine.view.queues import QueueLine, QueueTreeView, queue_tree
-from podwright.engine.view.rebalancing import PlanRow, PlanRows, plan_rows
+from podwright.engine.view.policies import policy_rows
+from podwright.engine.view.queues import QueueTreeView, queue_tree
+from podwright.engine.view.rebalancing import PlanRows, plan_rows
 from podwright.engine.view.waiting import PendingPod, Waiting, waiting_pods
 from podwright.kube.serve.answers.steps import ANSWER_SECONDS, Asker
 from podwright.kube.serve.page.nodes import PageNodes
@@ -253,7 +253,7 @@ class Feed:
         found = await self._asker.compute(lambda: policy_rows(shown.policies), ANSWER_SECONDS)
         for viewer in self._viewers:
             shows = viewer.sight.shows
-            rows = [_policy(row) for row in found.rows if not row.namespace or shows(row.namespace)]
+            rows = [tuple(row) for row in found.rows if not row.namespace or shows(row.namespace)]
             if viewer.policies_seen != rows:
                 viewer.policies_seen = rows
                 viewer.send(event("policies", {"list": rows, "unlisted": found.count - len(rows)}))
@@ -268,7 +268,7 @@ class Feed:
                     "queues",
                     {
                         "resources": found.resources,
-                        "list": [*map(_queue, found.lines)],
+                        "list": [*map(tuple, found.lines)],
                         "unlisted": found.count - len(found.lines),
                     },
                 )
@@ -282,7 +282,7 @@ class Feed:
         for viewer in self._viewers:
             if viewer.plans_seen != found:
                 viewer.plans_seen = found
-                rows = [*map(_plan, found.rows)]
+                rows = [*map(tuple, found.rows)]
                 viewer.send(event("plans", {"list": rows, "unlisted": found.count - len(rows)}))
 
 
@@ -294,28 +294,6 @@ def event(name: str, data: Any) -> bytes:
 def _pending(pod: PendingPod, now: float) -> Sequence[Any]:
     age = round(max(0.0, now - pod.since))
     return pod.namespace, pod.name, pod.place, age, pod.attempts, pod.policy, pod.why
-
-
-def _queue(line: QueueLine) -> Sequence[Any]:
-    return line.name, line.depth, line.state, line.problem, line.waiting, line.amounts
-
-
-def _plan(row: PlanRow) -> Sequence[Any]:
-    return row.name, row.state, row.time, row.gain, row.gained, row.moves, row.moved, row.ended
-
-
-def _policy(row: PolicyRow) -> Sequence[Any]:
-    return (
-        row.namespace,
-        row.name,
-        row.state,
-        row.generation,
-        row.message,
-        row.precedence,
-        row.scheduler_name,
-        row.decisions,
-        row.errors,
-    )
 
 
 def _decision(each: tuple[str, RecentDecision]) -> Sequence[Any]:

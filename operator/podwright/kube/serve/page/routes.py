@@ -20,11 +20,11 @@ from typing import Final
 from aiohttp import web
 
 from podwright.engine.process.steps import Steps
-from podwright.engine.view.node_details import Answer, about_node
+from podwright.engine.view.node_details import about_node
 from podwright.engine.view.policies import about_policy
 from podwright.engine.view.rebalancing import about_plan, plan_picture
 from podwright.engine.view.search import search
-from podwright.kube.serve.answers.steps import Asker, SteppedAnswers
+from podwright.kube.serve.answers.steps import Answer, Asker, SteppedAnswers
 from podwright.kube.serve.connections.listener import LASTS
 from podwright.kube.serve.page.feed import Feed, Viewer, event
 from podwright.kube.serve.page.files import HEADERS, send_file
@@ -100,15 +100,19 @@ class Page:
             self._feed.remove(viewer)
         return response
 
-    async def _node(self, request: web.Request) -> web.Response:
-        """What fills a node."""
-        name, sight = request.query.get("name", ""), request.get(SIGHT, NOTHING)
+    async def _answer(self, unknown: str, about: Callable[[Shown], Steps[Answer]]) -> web.Response:
+        """What `about` answers of what is shown, or that it is `unknown`."""
 
         def begin() -> Steps[Answer]:
             shown = self._shown()
-            return {} if shown is None else (yield from about_node(shown.cache, name, sight.shows))
+            return {} if shown is None else (yield from about(shown))
 
-        return await self._answers.answer(begin, "there is no such node")
+        return await self._answers.answer(begin, unknown)
+
+    async def _node(self, request: web.Request) -> web.Response:
+        """What fills a node."""
+        name, sight = request.query.get("name", ""), request.get(SIGHT, NOTHING)
+        return await self._answer("there is no such node", lambda shown: about_node(shown.cache, name, sight.shows))
 
     async def _policy(self, request: web.Request) -> web.Response:
         """The state of a policy."""
@@ -117,48 +121,38 @@ class Page:
         if namespace and not sight.shows(namespace):
             raise web.HTTPNotFound
 
-        def begin() -> Steps[Answer]:
+        def about(shown: Shown) -> Steps[Answer]:
             yield
-            shown = self._shown()
-            return {} if shown is None else about_policy(shown.policies, key, faults=sight.shows(namespace))
+            return about_policy(shown.policies, key, faults=sight.shows(namespace))
 
-        return await self._answers.answer(begin, "there is no such policy")
+        return await self._answer("there is no such policy", about)
 
     async def _plan(self, request: web.Request) -> web.Response:
         """The last plan of a RebalancePolicy."""
         name, sight = request.query.get("name", ""), request.get(SIGHT, NOTHING)
 
-        def begin() -> Steps[Answer]:
-            shown = self._shown()
-            if shown is None or shown.rebalancing is None:
-                return {}
-            return (yield from about_plan(shown.rebalancing, name, sight.shows))
+        def about(shown: Shown) -> Steps[Answer]:
+            return (yield from about_plan(shown.rebalancing, name, sight.shows)) if shown.rebalancing else {}
 
-        return await self._answers.answer(begin, "there is no such policy")
+        return await self._answer("there is no such policy", about)
 
     async def _picture(self, request: web.Request) -> web.Response:
         """The nodes before and after the last plan of a RebalancePolicy."""
         name, resource = request.query.get("name", ""), request.query.get("resource", "")
 
-        def begin() -> Steps[str]:
-            shown = self._shown()
-            if shown is None or shown.rebalancing is None:
-                return ""
-            return (yield from plan_picture(shown.rebalancing, name, resource))
+        def about(shown: Shown) -> Steps[Answer]:
+            return (yield from plan_picture(shown.rebalancing, name, resource)) if shown.rebalancing else ""
 
-        return await self._answers.answer(begin, "there is no such plan")
+        return await self._answer("there is no such plan", about)
 
     async def _search(self, request: web.Request) -> web.Response:
         """Pods and pod groups by a part of their name."""
         text, sight = request.query.get("text", "").strip().lower(), request.get(SIGHT, NOTHING)
 
-        def begin() -> Steps[Answer]:
-            shown = self._shown()
-            if shown is None or not text:
-                return {}
-            return (yield from search(shown.cache, shown.pods(), text, sight.shows))
+        def about(shown: Shown) -> Steps[Answer]:
+            return (yield from search(shown.cache, shown.pods(), text, sight.shows)) if text else {}
 
-        return await self._answers.answer(begin, "there is no text to search for")
+        return await self._answer("there is no text to search for", about)
 
 
 async def _send_all(viewer: Viewer, response: web.StreamResponse) -> None:

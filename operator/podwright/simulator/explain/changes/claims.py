@@ -6,7 +6,7 @@ The spec of a claim cannot be changed: it has to be recreated, or its template.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -14,15 +14,31 @@ from podwright.core.objects.devices.claims import ResourceClaim
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
 from podwright.core.state.cache import Cache
+from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.simulator.explain.changes.trials import ClusterChange, with_objects
+from podwright.simulator.explain.results import Edit
 
 TAINTS: Final = 3
 """How many taints of devices are tried."""
-Option = tuple[str, Mapping[str, Any]]
-"""A text about the change, and the changed claim."""
 
 
-def claim_options(cache: Cache, claim: ResourceClaim, slots: list[int]) -> Iterator[Option]:
+def with_claims(text: str, claims: Sequence[Mapping[str, Any]]) -> ClusterChange:
+    """These claims in place of those of the same names."""
+    edits = (
+        Edit(
+            verb="recreate",
+            kind=CLAIM_KIND,
+            name=raw["metadata"]["name"],
+            namespace=raw["metadata"].get("namespace", ""),
+            object={"spec": raw["spec"]},
+        )
+        for raw in claims
+    )
+    return with_objects(text, edits, [(CLAIM_KIND, raw) for raw in claims])
+
+
+def claim_options(cache: Cache, claim: ResourceClaim, slots: list[int]) -> Iterator[ClusterChange]:
     """Changes of one request, the least first. `slots`: the rows of the nodes whose devices are considered."""
     for index, request in enumerate((claim.raw["spec"].get("devices") or {}).get("requests") or ()):
         exactly = request.get("exactly")
@@ -32,10 +48,12 @@ def claim_options(cache: Cache, claim: ResourceClaim, slots: list[int]) -> Itera
         for text, changed in _request_options(cache, exactly, slots):
             raw = copy.deepcopy(dict(claim.raw))
             raw["spec"]["devices"]["requests"][index]["exactly"] = changed
-            yield f"{text} in {where}", raw
+            yield with_claims(f"{text} in {where}", [raw])
 
 
-def _request_options(cache: Cache, exactly: Mapping[str, Any], slots: list[int]) -> Iterator[Option]:
+def _request_options(
+    cache: Cache, exactly: Mapping[str, Any], slots: list[int]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     known = exactly.get("tolerations") or []
     for key, value, effect in islice(_taints(cache, slots), TAINTS):
         toleration = {"key": key, "operator": "Equal", "value": value, "effect": effect}

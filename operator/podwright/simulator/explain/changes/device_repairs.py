@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -20,9 +19,9 @@ from podwright.core.objects.wording import listed
 from podwright.core.plugins.devices.explained import missing_classes, open_claims
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices import CLASS_KIND
-from podwright.core.state.devices.claims import CLAIM_KIND
-from podwright.simulator.explain.changes.trials import Trials
-from podwright.simulator.explain.results import Change, Edit
+from podwright.simulator.explain.changes.claims import with_claims
+from podwright.simulator.explain.changes.trials import ClusterChange, with_objects
+from podwright.simulator.explain.results import Edit
 
 REPAIRS_TRIED: Final = 8
 _OTHER_CLASSES: Final = 3
@@ -36,53 +35,21 @@ _READ: Final = re.compile(r"""(?<!has\()device\.(?:attributes|capacity)\[(["'])[
 Raw = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Repair:
-    """Repaired objects, with a text that describes the change."""
-
-    text: str
-    verb: str
-    objects: Sequence[tuple[str, Mapping[str, Any]]]
-
-    def edits(self) -> Iterator[Edit]:
-        for kind, raw in self.objects:
-            metadata = raw["metadata"]
-            made = raw if self.verb == "create" else {"spec": raw["spec"]}
-            yield Edit(
-                verb=self.verb, kind=kind, name=metadata["name"], namespace=metadata.get("namespace", ""), object=made
-            )
-
-
-def of_missing_classes(trials: Trials, pod: PodInfo) -> Iterator[Change]:
-    """Another class, and the class itself; nothing if no class is missing."""
-    yield from _first(trials, pod, _renamed(trials.cache, pod))
-    yield from _first(trials, pod, _created(trials.cache, pod))
-
-
 def fails_selector(problem: str) -> bool:
     """True if this is the error of a selector, of a claim or of a class."""
     return _FAILED.search(problem) is not None
 
 
-def of_failing_selectors(trials: Trials, pod: PodInfo, problem: str) -> Iterator[Change]:
+def of_failing_selectors(cache: Cache, pod: PodInfo, problem: str) -> Iterator[ClusterChange]:
     """`problem`: the error of the plugin DynamicResources."""
-    yield from _first(trials, pod, _without_error(trials.cache, pod, problem))
-
-
-def _first(trials: Trials, pod: PodInfo, repairs: Iterator[_Repair]) -> Iterator[Change]:
-    """The first repair that places the pod."""
-    for repair in islice(repairs, REPAIRS_TRIED):
-        with trials.with_objects(repair.objects):
-            placed = trials.place(pod)
-        if placed:
-            yield Change(of="cluster", text=repair.text, node=placed, edits=tuple(repair.edits()))
-            return
+    return islice(_without_error(cache, pod, problem), REPAIRS_TRIED)
 
 
 # Classes
 
 
-def _renamed(cache: Cache, pod: PodInfo) -> Iterator[_Repair]:
+def with_other_classes(cache: Cache, pod: PodInfo) -> Iterator[ClusterChange]:
+    """The claims with classes that exist in place of those that are missing."""
     missing = missing_classes(cache, pod)
     known = [str(raw["metadata"]["name"]) for raw in cache.store.list(CLASS_KIND)]
     close = {name: similar_name(name, known) for name in missing}
@@ -91,8 +58,9 @@ def _renamed(cache: Cache, pod: PodInfo) -> Iterator[_Repair]:
     for names in tried:
         claims = [raw for claim in open_claims(cache, pod) if (raw := _edited(claim.raw, _rename(names))) is not None]
         pairs = listed([f"{other} instead of {name}" for name, other in names.items()])
-        text = f"ask for devices of class {pairs} in {_claims(claims)}"
-        yield _Repair(text, "recreate", [(CLAIM_KIND, raw) for raw in claims])
+        where = listed([f"{raw['metadata']['namespace']}/{raw['metadata']['name']}" for raw in claims])
+        text = f"ask for devices of class {pairs} in claim {where}"
+        yield with_claims(text, claims)
 
 
 def _rename(names: Mapping[str, str]) -> Callable[[Raw], bool]:
@@ -106,7 +74,8 @@ def _rename(names: Mapping[str, str]) -> Callable[[Raw], bool]:
     return change
 
 
-def _created(cache: Cache, pod: PodInfo) -> Iterator[_Repair]:
+def with_missing_classes(cache: Cache, pod: PodInfo) -> Iterator[ClusterChange]:
+    """The classes that are missing."""
     missing = missing_classes(cache, pod)
     if missing:
         made = [
@@ -119,18 +88,16 @@ def _created(cache: Cache, pod: PodInfo) -> Iterator[_Repair]:
             else f"DeviceClasses {listed(missing)}, which take"
         )
         text = f"create the {names} all devices"
-        yield _Repair(text, "create", [(CLASS_KIND, raw) for raw in made])
-
-
-def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
-    names = [f"{raw['metadata']['namespace']}/{raw['metadata']['name']}" for raw in claims]
-    return f"claim {listed(names)}"
+        edits = (
+            Edit(verb="create", kind=CLASS_KIND, name=name, object=raw) for name, raw in zip(missing, made, strict=True)
+        )
+        yield with_objects(text, edits, [(CLASS_KIND, raw) for raw in made])
 
 
 # Selectors
 
 
-def _without_error(cache: Cache, pod: PodInfo, problem: str) -> Iterator[_Repair]:
+def _without_error(cache: Cache, pod: PodInfo, problem: str) -> Iterator[ClusterChange]:
     found = _FAILED.search(problem)
     if found is None:
         return
@@ -145,25 +112,26 @@ def _without_error(cache: Cache, pod: PodInfo, problem: str) -> Iterator[_Repair
             yield from _of_claim(claim, index)
 
 
-def _of_class(raw: Mapping[str, Any], index: int) -> Iterator[_Repair]:
+def _of_class(raw: Mapping[str, Any], index: int) -> Iterator[ClusterChange]:
     for text, change in _changes(index):
         made = copy.deepcopy(dict(raw))
         if change(made["spec"]):
-            where = f"DeviceClass {raw['metadata']['name']}"
-            yield _Repair(f"{text} of {where}", "patch", [(CLASS_KIND, made)])
+            name = str(raw["metadata"]["name"])
+            edit = Edit(verb="patch", kind=CLASS_KIND, name=name, object={"spec": made["spec"]})
+            yield with_objects(f"{text} of DeviceClass {name}", [edit], [(CLASS_KIND, made)])
 
 
-def _of_claim(claim: ResourceClaim, index: int) -> Iterator[_Repair]:
+def _of_claim(claim: ResourceClaim, index: int) -> Iterator[ClusterChange]:
     """Changes of one request at a time, because the error does not name the request; then of all."""
     asks = [*_asks(claim.raw)]
     for text, change in _changes(index):
         for position, (name, _) in enumerate(asks):
             made = _edited(claim.raw, change, only=position)
             if made is not None:
-                yield _Repair(f"{text} of request {name} of claim {claim.key}", "recreate", [(CLAIM_KIND, made)])
+                yield with_claims(f"{text} of request {name} of claim {claim.key}", [made])
         made = _edited(claim.raw, change) if len(asks) > 1 else None
         if made is not None:
-            yield _Repair(f"{text} of all requests of claim {claim.key}", "recreate", [(CLAIM_KIND, made)])
+            yield with_claims(f"{text} of all requests of claim {claim.key}", [made])
 
 
 def _changes(index: int) -> Iterator[tuple[str, Callable[[Raw], bool]]]:

@@ -30,9 +30,9 @@ from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.node_edits import creation, shapes
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import combined
-from podwright.simulator.explain.changes.queues import BoundLift, lifts, priorities_above, shorts
-from podwright.simulator.explain.changes.trials import Trials
-from podwright.simulator.explain.results import Change, Edit, Victim
+from podwright.simulator.explain.changes.queues import lifts, priorities_above, shorts
+from podwright.simulator.explain.changes.trials import ClusterChange, Trials
+from podwright.simulator.explain.results import Change, Edit, victims_of
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
 from podwright.simulator.trial import Trial
 
@@ -139,7 +139,7 @@ def _of_queue(
             yield change
 
 
-def _lifted(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, lift: BoundLift) -> Change | None:
+def _lifted(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, lift: ClusterChange) -> Change | None:
     """The change of the cluster, if it places the group: at once, after preemption, or with a further change."""
     trials.tried[lift.text] = None
     waiting = trials.cache.groups.members(group.key).unplaced()
@@ -204,7 +204,7 @@ def _after_preemption(decision: GangDecision, of: str, text: str, edits: tuple[E
         node=next(iter(found.nominations.values()), ""),
         edits=edits,
         after_preemption=True,
-        victims=tuple(Victim(pod=each.key, priority=each.priority) for each in found.victims),
+        victims=victims_of(found.victims),
         violations=found.violations,
     )
 
@@ -264,7 +264,8 @@ def _smaller(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo
             spec["minMember"] = minimum
         else:
             spec["schedulingPolicy"]["gang"]["minCount"] = minimum
-        with trials.with_objects([(_KINDS[group.api], changed)]):
+        with Trial(trials.cluster) as trial:
+            trial.set_object(_KINDS[group.api], changed)
             waiting = trials.cache.groups.members(group.key).unplaced()
             node = _node_of(_plan(trials, framework, group.key, waiting), pod) if waiting else ""
         if node:

@@ -7,11 +7,11 @@ DaemonSets and static pods do not move, and no PodDisruptionBudget is broken.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.preemption.budgets import StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, select_victims
@@ -75,12 +75,3 @@ def _elsewhere(trials: Trials, pod: PodInfo, victims: Sequence[PodInfo]) -> Move
                 return None
         placed = trials.place_in(trial, pod)
     return Moves(moved, placed) if placed else None
-
-
-def ending(trials: Trials, pod: PodInfo, others: Sequence[PodInfo]) -> str:
-    """The node where the pod goes once these placed pods have ended, and their claims with them; empty if that does not
-    help.
-    """
-    with Trial(trials.cluster) as trial:
-        trial.evict(others)
-        return trials.place_in(trial, pod)

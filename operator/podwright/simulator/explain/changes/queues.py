@@ -5,8 +5,7 @@ by its caller: for a pod in `search`, for a pod group in `groups`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from math import inf
@@ -15,15 +14,19 @@ from typing import Any, Final
 from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.framework.explaining import CLOSE, editable
 from podwright.core.gangs.run_times import run_times_of
+from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import format_duration
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.wording import listed, quantity
+from podwright.core.queues.amounts import amount_text
 from podwright.core.queues.flavors import OF, parts_of
 from podwright.core.queues.membership import USER_LABEL
-from podwright.core.queues.queues import QUEUE_LABEL, Queues, amount_text
+from podwright.core.queues.queues import QUEUE_LABEL, Queues
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA
+from podwright.simulator.explain.changes.patches import merged
 from podwright.simulator.explain.changes.pod_edits import OPTIONS
+from podwright.simulator.explain.changes.trials import ClusterChange, with_objects, without_pods
 from podwright.simulator.explain.results import Edit
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.queue_objects import with_quota
@@ -32,15 +35,6 @@ from podwright.simulator.trial import Trial
 SINGLES: Final = 4
 """How many pods are tried alone."""
 _FAR_ABOVE: Final = 2_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class BoundLift:
-    """A change of the cluster after which the bound may no longer hold. `apply`: makes it in a trial."""
-
-    text: str
-    edits: tuple[Edit, ...]
-    apply: Callable[[Trial], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +63,7 @@ def shorts(queues: Queues, pods: Sequence[PodInfo], needed: int, nominated: bool
 
     `nominated`: what is promised to other nominated pods does not count.
     """
-    wanted, bound = least([queues.plain_amounts(pod) for pod in pods], needed), queues.bound(pods[0])
+    wanted, bound = least([queues.plain_amounts(pod) for pod in pods], needed), queues.bounds.of(pods[0])
     found = _too_low(queues, pods, wanted, nominated=nominated)
     for place in queues.places.of(pods[0]) if not found and bound is not None and OF in bound.resource else ():
         if found := _too_low(queues, pods, queues.flavors.taken(wanted, place), nominated=nominated):
@@ -79,10 +73,10 @@ def shorts(queues: Queues, pods: Sequence[PodInfo], needed: int, nominated: bool
 
 def _too_low(queues: Queues, pods: Sequence[PodInfo], wanted: Mapping[str, int], *, nominated: bool) -> list[Short]:
     found = []
-    behind = {} if nominated else queues.promised_behind(pods)
+    behind = {} if nominated else queues.bounds.promised_behind(pods)
     for name in queues.path(queues.queue_of(pods[0])):
         rules = queues.get(name)
-        held, promised = queues.usage(name), {} if nominated else queues.promised(name)
+        held, promised = queues.usage(name), {} if nominated else queues.queue(name).promised
         for resource, amount in wanted.items():
             limit = UNBOUNDED if rules is None else rules.quotas.get(resource, NO_QUOTA).limit
             taken = held.get(resource, 0) + max(0, promised.get(resource, 0) - behind.get(resource, 0))
@@ -95,7 +89,7 @@ def other_short(queues: Queues, pod: PodInfo) -> Sequence[Short]:
     """The bound that holds the pod back if it is an amount other than a limit of a queue: what a user may have, what is
     kept for queues that do not lend, or what pods that are never evicted may have.
     """
-    found = queues.bound(pod)
+    found = queues.bounds.of(pod)
     if found is None or not found.resource:
         return ()
     return (Short(found.queue, found.resource, found.limit, found.held, found.requested),)
@@ -113,7 +107,7 @@ def priorities_above(cluster: LoadedCluster, pod: PodInfo) -> Sequence[int]:
     return sorted({other.priority + 1 for other in placed if pod.priority <= other.priority < _FAR_ABOVE})[:2]
 
 
-def lifts(cluster: LoadedCluster, pods: Sequence[PodInfo], found: Sequence[Short]) -> Iterator[BoundLift]:
+def lifts(cluster: LoadedCluster, pods: Sequence[PodInfo], found: Sequence[Short]) -> Iterator[ClusterChange]:
     """`found`: the limits that are too low for the pods; none: another bound holds the first pod back."""
     if found:
         yield from _raised(cluster, found)
@@ -125,7 +119,7 @@ def lifts(cluster: LoadedCluster, pods: Sequence[PodInfo], found: Sequence[Short
         yield from _admitted(cluster, pods[0])
 
 
-def _raised(cluster: LoadedCluster, found: Sequence[Short]) -> Iterator[BoundLift]:
+def _raised(cluster: LoadedCluster, found: Sequence[Short]) -> Iterator[ClusterChange]:
     """Higher limits, which are just enough."""
     patches: dict[str, dict[str, Any]] = {}
     for each in found:
@@ -150,22 +144,14 @@ def _with_limit(limit: Mapping[str, Any], quota: Mapping[str, Any]) -> Mapping[s
     return {**quota, **limit}
 
 
-def _of_queues(cluster: LoadedCluster, text: str, patches: Mapping[str, Mapping[str, Any]]) -> BoundLift:
+def _of_queues(cluster: LoadedCluster, text: str, patches: Mapping[str, Mapping[str, Any]]) -> ClusterChange:
     """`patches`: of the specs, by queue; `resources` merges with what is there."""
-    raws = []
-    for name, patch in patches.items():
-        raw = cluster.queue_objects[name]
-        spec = {**raw["spec"], **patch}
-        if "resources" in patch:
-            resources = dict(raw["spec"].get("resources") or {})
-            for resource, fields in patch["resources"].items():
-                resources[resource] = {**(resources.get(resource) or {}), **fields}
-            spec["resources"] = resources
-        raws.append({**raw, "spec": spec})
+    known = cluster.queue_objects
+    raws = [{**known[name], "spec": merged(known[name]["spec"], patch)} for name, patch in patches.items()]
     edits = tuple(
         Edit(verb="patch", kind=QUEUE_KIND, name=name, object={"spec": patch}) for name, patch in patches.items()
     )
-    return BoundLift(text, edits, partial(_set_queues, raws))
+    return ClusterChange(text, edits, partial(_set_queues, raws))
 
 
 def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
@@ -173,16 +159,17 @@ def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
         trial.set_queue(raw)
 
 
-def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) -> Iterator[BoundLift]:
+def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) -> Iterator[ClusterChange]:
     """Pods of the queue whose end frees enough: some that are enough alone, those that are ending first, then the
     smallest; then the greatest together. `like`: the bound is no limit of the queue, and may be one of this pod's user:
     the greatest pods of that user come first.
     """
+    queues = cluster.queues
 
     def amount(pod: PodInfo) -> int:
-        return cluster.queues.placed_amounts(pod).get(short.resource, 0)
+        return queues.placed_amounts(pod).get(short.resource, 0)
 
-    holding = [pod for pod in _placed_below(cluster.queues, short.queue) if amount(pod)]
+    holding = [pod for name in _names_below(queues, short.queue) for pod in queues.placed_pods(name) if amount(pod)]
     enough = [pod for pod in holding if amount(pod) >= short.over]
     if like is None:
         enough.sort(key=lambda pod: (not pod.terminating, amount(pod), pod.priority, pod.key))
@@ -201,7 +188,7 @@ def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) ->
             return
 
 
-def _end_of(cluster: LoadedCluster, short: Short, pods: Sequence[PodInfo]) -> BoundLift:
+def _end_of(cluster: LoadedCluster, short: Short, pods: Sequence[PodInfo]) -> ClusterChange:
     now = cluster.clock()
     last = max(run_times_of(cluster.cache).end_of(pod, now) for pod in pods) - now
     expected = "" if last == inf else f" (expected in {format_duration(round(last))})"
@@ -211,19 +198,10 @@ def _end_of(cluster: LoadedCluster, short: Short, pods: Sequence[PodInfo]) -> Bo
         f"wait until {listed([pod.key for pod in pods], OPTIONS)} {end}{expected}, which {hold} {held} {short.resource} of "
         f"{f'queue {short.queue}' if short.queue else 'all queues'}"
     )
-    edits = tuple(Edit(verb="delete", kind="Pod", name=pod.name, namespace=pod.namespace) for pod in pods)
-    return BoundLift(text, edits, lambda trial: trial.evict(pods))
+    return without_pods(text, pods)
 
 
-def _placed_below(queues: Queues, name: str) -> Iterator[PodInfo]:
-    waiting = [name]
-    while waiting:
-        each = waiting.pop()
-        yield from queues.placed_pods(each)
-        waiting += queues.children(each)
-
-
-def _opened(cluster: LoadedCluster, pod: PodInfo) -> Iterator[BoundLift]:
+def _opened(cluster: LoadedCluster, pod: PodInfo) -> Iterator[ClusterChange]:
     """The queues on the way to the top are open."""
     queues = cluster.queues
     shut = [
@@ -236,9 +214,9 @@ def _opened(cluster: LoadedCluster, pod: PodInfo) -> Iterator[BoundLift]:
         yield _of_queues(cluster, text, {name: {"state": "Open"} for name in shut})
 
 
-def _admitted(cluster: LoadedCluster, pod: PodInfo) -> Iterator[BoundLift]:
+def _admitted(cluster: LoadedCluster, pod: PodInfo) -> Iterator[ClusterChange]:
     """The namespace has the labels that the queue asks for."""
-    found = cluster.queues.bound(pod)
+    found = cluster.queues.bounds.of(pod)
     raw = {} if found is None else cluster.queue_objects.get(found.queue, {})
     wanted = ((raw.get("spec") or {}).get("namespaceSelector") or {}).get("matchLabels")
     namespace = cluster.cache.store.get("Namespace", pod.namespace)
@@ -251,14 +229,14 @@ def _admitted(cluster: LoadedCluster, pod: PodInfo) -> Iterator[BoundLift]:
         f"label namespace {pod.namespace} with {listed([f'{key}={value}' for key, value in lacking.items()], OPTIONS)}"
     )
     edit = Edit(verb="patch", kind="Namespace", name=pod.namespace, object={"metadata": {"labels": lacking}})
-    yield BoundLift(text, (edit,), lambda trial: trial.set_object("Namespace", changed))
+    yield with_objects(text, [edit], [("Namespace", changed)])
 
 
 def other_queues(cluster: LoadedCluster, pod: PodInfo) -> Iterator[tuple[str, dict[str, Any]]]:
     """The pod in another queue: one of a similar name if its own does not exist, or one below it. Under another uid,
     since a waiting pod stays in its queue until its object changes.
     """
-    queues, found = cluster.queues, cluster.queues.bound(pod)
+    queues, found = cluster.queues, cluster.queues.bounds.of(pod)
     if found is None:
         return
     leaves = [name for name in queues.names() if not queues.children(name)]

@@ -6,9 +6,9 @@ The nearest nodes are tried first, and the search ends after MOST_TRIALS decisio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Final
 
 from podwright.core.framework.explaining import NodeChange, PodChange
@@ -26,17 +26,14 @@ from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.volumes.explained import claim_users
 from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import QUEUE_QUOTA
-from podwright.core.state.cache import Cache
-from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.changes.claims import claim_options, having_devices
-from podwright.simulator.explain.changes.device_repairs import of_missing_classes
-from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
+from podwright.simulator.explain.changes.device_repairs import with_missing_classes, with_other_classes
+from podwright.simulator.explain.changes.moves import Moves, moves_from
 from podwright.simulator.explain.changes.node_edits import creation, edit_for, patch_of, shapes
 from podwright.simulator.explain.changes.patches import difference, merged
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
 from podwright.simulator.explain.changes.queues import (
-    BoundLift,
     Short,
     lifts,
     other_queues,
@@ -45,9 +42,9 @@ from podwright.simulator.explain.changes.queues import (
     shorts,
 )
 from podwright.simulator.explain.changes.rules import without_rule
-from podwright.simulator.explain.changes.trials import Trials
+from podwright.simulator.explain.changes.trials import ClusterChange, Trials, without_pods
 from podwright.simulator.explain.changes.volumes import emptied, labels_reaching, lacking, remounted
-from podwright.simulator.explain.results import Change, Edit, Victim
+from podwright.simulator.explain.results import Change, Edit, victims_of
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
 from podwright.simulator.trial import Trial
 
@@ -114,6 +111,9 @@ class ChangeSearch:
     @property
     def _spent(self) -> bool:
         return self._trials.count >= MOST_TRIALS
+
+    def _helping(self, changes: Iterable[ClusterChange]) -> Iterator[Change]:
+        return self._trials.helping(self._pod, takewhile(lambda _: not self._spent, changes))
 
     def _plugins(self, row: int) -> Sequence[str]:
         names = [name for name, mask in self._verdicts.rejects.items() if mask[row]]
@@ -184,7 +184,7 @@ class ChangeSearch:
             if change is not None:
                 yield change
 
-    def _lifted(self, lift: BoundLift) -> Change | None:
+    def _lifted(self, lift: ClusterChange) -> Change | None:
         """The change of the cluster, if it places the pod: at once, after preemption, or with a further change."""
         self._trials.tried[lift.text] = None
         with Trial(self._trials.cluster) as trial:
@@ -219,7 +219,8 @@ class ChangeSearch:
             if not edits or self._spent:
                 continue
             self._trials.tried[" and ".join(edit.text for edit in edits)] = None
-            with self._trials.with_node(edits[-1].node):
+            with Trial(self._trials.cluster) as trial:
+                trial.set_node(edits[-1].node)
                 placed = self._trials.place(self._pod)
                 moves = None if placed else self._moves(node.name)
             if placed or moves is not None:
@@ -271,27 +272,11 @@ class ChangeSearch:
         nodes = [self._cache.node_at(row).present for row in self._rows] or [
             info.present for info in islice(self._cache.nodes.values(), NODES_TRIED) if info.node is not None
         ]
-        for node in nodes:
-            text, objects = lacking(self._cache, self._pod, node)
-            if not objects or self._spent:
-                continue
-            self._trials.tried[text] = None
-            with self._trials.with_objects(objects):
-                placed = self._trials.place(self._pod)
-            if placed:
-                edits = tuple(_created(self._cache, *each) for each in objects)
-                yield Change(of="cluster", text=text, node=placed, edits=edits)
+        yield from self._helping(filter(None, (lacking(self._cache, self._pod, node) for node in nodes)))
 
     def _of_empty_volumes(self) -> Iterator[Change]:
         """Claims that give up their volumes, which are elsewhere."""
-        for text, objects in emptied(self._cache, self._pod):
-            if self._spent:
-                return
-            with self._trials.with_objects(objects):
-                placed = self._trials.place(self._pod)
-            if placed:
-                edits = tuple(_created(self._cache, *each) for each in objects)
-                yield Change(of="cluster", text=text, node=placed, edits=edits)
+        yield from self._helping(emptied(self._cache, self._pod))
 
     def _of_mounts(self) -> Iterator[Change]:
         """Claims of which the pod misspells the names."""
@@ -303,53 +288,36 @@ class ChangeSearch:
     def _of_rules(self) -> Iterator[Change]:
         """The policy without the rule that rejects the nearest nodes."""
         if any(_RULES in self._plugins(row) for row in self._rows):
-            yield from without_rule(self._trials, self._pod)
+            yield from self._helping(without_rule(self._trials.cluster, self._pod))
 
     def _of_claims(self) -> Iterator[Change]:
         """Claims that ask for less."""
         rows = [row for row in self._rows if DEVICES in self._plugins(row)]
         for claim in open_claims(self._cache, self._pod) if rows else ():
-            for text, raw in islice(claim_options(self._cache, claim, rows), CLAIMS_TRIED):
-                if self._spent:
-                    return
-                self._trials.tried[text] = None
-                with self._trials.with_objects([(CLAIM_KIND, raw)]):
-                    placed = self._trials.place(self._pod)
-                if placed:
-                    spec = {"spec": raw["spec"]}
-                    edit = Edit(
-                        verb="recreate", kind=CLAIM_KIND, name=claim.name, namespace=claim.namespace, object=spec
-                    )
-                    yield Change(of="cluster", text=text, node=placed, edits=(edit,))
+            yield from self._helping(islice(claim_options(self._cache, claim, rows), CLAIMS_TRIED))
 
     def _of_classes(self) -> Iterator[Change]:
         """The device classes that claims name and that do not exist."""
         status = self._verdicts.diagnosis.pre_filter
         if status is not None and status.plugin == DEVICES:
-            yield from of_missing_classes(self._trials, self._pod)
+            for source in (with_other_classes, with_missing_classes):
+                yield from islice(self._helping(source(self._cache, self._pod)), 1)
 
     def _of_devices(self) -> Iterator[Change]:
         """A pod whose end frees the devices."""
         for row in self._rows:
-            if DEVICES not in self._plugins(row):
-                continue
-            for other in islice(having_devices(self._cache, self._cache.node_at(row)), USERS_TRIED):
-                if self._spent:
-                    return
-                placed = ending(self._trials, self._pod, [other])
-                if placed:
-                    edit = Edit(verb="delete", kind="Pod", name=other.name, namespace=other.namespace)
-                    yield Change(of="cluster", text=f"{other.key} ends, which has devices", node=placed, edits=(edit,))
+            if DEVICES in self._plugins(row):
+                users = islice(having_devices(self._cache, self._cache.node_at(row)), USERS_TRIED)
+                yield from self._helping(without_pods(f"{pod.key} ends, which has devices", [pod]) for pod in users)
 
     def _of_endings(self) -> Iterator[Change]:
         """Pods that would have to end, because they use something that only one pod may use."""
-        if not self._pod.volumes or self._spent:
+        if not self._pod.volumes:
             return
         users = [other for other in claim_users(self._cache, self._pod) if self._cache.placement(other.uid)]
-        if users and len(users) <= OPTIONS and (placed := ending(self._trials, self._pod, users)):
+        if users and len(users) <= OPTIONS:
             text = f"{listed([other.key for other in users])} {'ends' if len(users) == 1 else 'end'}"
-            edits = tuple(Edit(verb="delete", kind="Pod", name=o.name, namespace=o.namespace) for o in users)
-            yield Change(of="cluster", text=text, node=placed, edits=edits)
+            yield from self._helping([without_pods(text, users)])
 
     def _of_priority(self) -> Iterator[Change]:
         """A priority with which the pod preempts the pods that are in its way."""
@@ -389,7 +357,7 @@ def _after_preemption(of: str, text: str, found: PostFilterResult, edits: tuple[
         node=found.nominated_node,
         edits=edits,
         after_preemption=True,
-        victims=tuple(Victim(pod=each.key, priority=each.priority) for each in found.victims),
+        victims=victims_of(found.victims),
         violations=found.violations,
     )
 
@@ -454,12 +422,3 @@ def _of_edits(node: Node, edits: Sequence[NodeChange], moves: Moves | None, plac
         ]
         placed = moves.node
     return Change(of="cluster", text=" and ".join(texts), node=placed, edits=tuple(made))
-
-
-def _created(cache: Cache, kind: str, raw: Any) -> Edit:
-    metadata = raw["metadata"]
-    before = cache.store.get(kind, metadata["name"], metadata.get("namespace", ""))
-    if before is not None:
-        changed = difference(before, raw)
-        return Edit(verb="recreate", kind=kind, name=metadata["name"], namespace=metadata["namespace"], object=changed)
-    return Edit(verb="create", kind=kind, name=metadata["name"], namespace=metadata.get("namespace", ""), object=raw)

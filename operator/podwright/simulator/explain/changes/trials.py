@@ -5,20 +5,23 @@ Invariant: each hypothesis is rolled back when its block ends (simulator/trial.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.interface import PostFilterResult
+from podwright.core.objects.dataclass import dataclass
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.simulator.explain.results import Change
+from podwright.simulator.explain.results import Change, Edit
 from podwright.simulator.hypotheses.hypothesis import AddedNodes, AppliedHypothesis, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.placing import place
+from podwright.simulator.placing import first, place
 from podwright.simulator.trial import Trial, created_anew
 
 _AS_IT_IS: Final[Mapping[str, str]] = {}
@@ -26,6 +29,15 @@ _AS_IT_IS: Final[Mapping[str, str]] = {}
 
 class TimeIsUpError(Exception):
     """There is no time for further trials."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChange:
+    """A change of the cluster that may help. `apply` makes it in a trial, and raises InvalidObjectError if it cannot."""
+
+    text: str
+    edits: tuple[Edit, ...]
+    apply: Callable[[Trial], object]
 
 
 class Trials:
@@ -83,18 +95,24 @@ class Trials:
         """
         self.begin()
         framework = self.cluster.policy_for(pod).framework
-        decision = schedule(framework, self.cache, pod, _first)
+        decision = schedule(framework, self.cache, pod, first)
         found = decision.post_filter if isinstance(decision, Rejection) else None
         return found if found is not None and found.nominated_node else None
 
-    # Hypotheses
+    def helping(self, pod: PodInfo, changes: Iterable[ClusterChange]) -> Iterator[Change]:
+        """Those of the changes with which the production core places the pod."""
+        for each in changes:
+            self.tried[each.text] = None
+            with Trial(self.cluster) as trial:
+                try:
+                    each.apply(trial)
+                except InvalidObjectError:
+                    continue
+                placed = self.place(pod)
+            if placed:
+                yield Change(of="cluster", text=each.text, node=placed, edits=each.edits)
 
-    @contextmanager
-    def with_node(self, node: Node) -> Iterator[None]:
-        """A context with an added node, or with another version of a node."""
-        with Trial(self.cluster) as trial:
-            trial.set_node(node)
-            yield
+    # Hypotheses
 
     @contextmanager
     def more_nodes(self, like: str, count: int = 1, labels: Mapping[str, str] = _AS_IT_IS) -> Iterator[Sequence[Node]]:
@@ -117,21 +135,18 @@ class Trials:
                 trial.place(self.cluster.policy_for(placement.pod).framework, placement)
             yield
 
-    @contextmanager
-    def with_policy(self, raw: Mapping[str, Any]) -> Iterator[bool]:
-        """A context with another version of a SchedulerPolicy. Gives whether the policy is accepted."""
-        with Trial(self.cluster) as trial:
-            yield trial.apply_policy(raw).accepted
 
-    @contextmanager
-    def with_objects(self, objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[None]:
-        """A context with added or changed objects, by kind."""
-        with Trial(self.cluster) as trial:
-            for kind, raw in objects:
-                trial.set_object(kind, raw)
-            yield
+def with_objects(text: str, edits: Iterable[Edit], objects: Sequence[tuple[str, Mapping[str, Any]]]) -> ClusterChange:
+    """Added or changed objects, by kind."""
+    return ClusterChange(text, tuple(edits), partial(_set_objects, objects))
 
 
-def _first(_count: int) -> int:
-    """The choice among equal scores: always the same, so that explanations can be reproduced."""
-    return 0
+def _set_objects(objects: Sequence[tuple[str, Mapping[str, Any]]], trial: Trial) -> None:
+    for kind, raw in objects:
+        trial.set_object(kind, raw)
+
+
+def without_pods(text: str, pods: Sequence[PodInfo]) -> ClusterChange:
+    """These placed pods have ended, and their claims with them."""
+    edits = tuple(Edit(verb="delete", kind="Pod", name=pod.name, namespace=pod.namespace) for pod in pods)
+    return ClusterChange(text, edits, lambda trial: trial.evict(pods))

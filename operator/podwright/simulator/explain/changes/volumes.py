@@ -13,6 +13,9 @@ from podwright.core.objects.volumes import NO_PROVISIONER, WAIT_FOR_FIRST_CONSUM
 from podwright.core.objects.wording import listed
 from podwright.core.plugins.volumes.explained import missing_claims, similar_claim, similar_class
 from podwright.core.state.cache import Cache
+from podwright.simulator.explain.changes.patches import difference
+from podwright.simulator.explain.changes.trials import ClusterChange, with_objects
+from podwright.simulator.explain.results import Edit
 
 CLAIM: Final = "PersistentVolumeClaim"
 VOLUME: Final = "PersistentVolume"
@@ -25,12 +28,24 @@ _BOUND: Final = ("pv.kubernetes.io/", "volume.kubernetes.io/selected-node")
 Objects = list[tuple[str, Mapping[str, Any]]]
 
 
-def lacking(cache: Cache, pod: PodInfo, node: Node | None) -> tuple[str, Objects]:
-    """Objects that may help, all together, with a text; empty if there are none. `node`: where a volume would have to
-    be; None: no node is near.
-    """
+def lacking(cache: Cache, pod: PodInfo, node: Node) -> ClusterChange | None:
+    """One change that makes all objects which the pod lacks; None if it lacks none. `node`: where its volumes must be."""
     found = [*_lacking(cache, pod, node)]
-    return " and ".join(text for text, _ in found), [each for _, objects in found for each in objects]
+    objects = [each for _, some in found for each in some]
+    return _with(cache, " and ".join(text for text, _ in found), objects) if objects else None
+
+
+def _with(cache: Cache, text: str, objects: Objects) -> ClusterChange:
+    return with_objects(text, [_edit(cache, kind, raw) for kind, raw in objects], objects)
+
+
+def _edit(cache: Cache, kind: str, raw: Mapping[str, Any]) -> Edit:
+    metadata = raw["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace", "")
+    before = cache.store.get(kind, name, namespace)
+    if before is None:
+        return Edit(verb="create", kind=kind, name=name, namespace=namespace, object=raw)
+    return Edit(verb="recreate", kind=kind, name=name, namespace=namespace, object=difference(before, raw))
 
 
 def remounted(cache: Cache, pod: PodInfo) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -88,7 +103,7 @@ def _place_of(raw: Mapping[str, Any]) -> list[tuple[str, set[str]]]:
         return []
 
 
-def emptied(cache: Cache, pod: PodInfo) -> Iterator[tuple[str, Objects]]:
+def emptied(cache: Cache, pod: PodInfo) -> Iterator[ClusterChange]:
     """Claims that are recreated and get new volumes where the pod goes: one of them, then all. What is on their volumes
     is lost to the pod.
     """
@@ -114,10 +129,10 @@ def emptied(cache: Cache, pod: PodInfo) -> Iterator[tuple[str, Objects]]:
         names = listed([f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in claims])
         lost, volume = ("its data", "a new volume") if len(claims) == 1 else ("their data", "new volumes")
         text = f"create the claim {names} again, without {lost}, for {volume} where the pod goes"
-        yield text, [(CLAIM, each) for each in claims]
+        yield _with(cache, text, [(CLAIM, each) for each in claims])
 
 
-def _lacking(cache: Cache, pod: PodInfo, node: Node | None) -> Iterator[tuple[str, Objects]]:
+def _lacking(cache: Cache, pod: PodInfo, node: Node) -> Iterator[tuple[str, Objects]]:
     for name, ephemeral in claims_of(pod):
         claim = cache.store.get(CLAIM, name, pod.namespace)
         if claim is None and not ephemeral:
@@ -125,7 +140,7 @@ def _lacking(cache: Cache, pod: PodInfo, node: Node | None) -> Iterator[tuple[st
             if class_name:
                 made = _claim(pod.namespace, name, class_name)
                 yield f"create the claim {pod.namespace}/{name}, of storage class {class_name}", [(CLAIM, made)]
-        elif claim is not None and node is not None and not (claim.get("spec") or {}).get("volumeName"):
+        elif claim is not None and not (claim.get("spec") or {}).get("volumeName"):
             spec = claim.get("spec") or {}
             storage_class = cache.store.get(_CLASS, str(spec.get("storageClassName") or ""))
             if storage_class is None and spec.get("storageClassName"):

@@ -15,6 +15,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.gangs import gathering as module
 from podwright.core.gangs.gathering import MOST_GANGS
 from podwright.core.gangs.start_times import EarliestStart, by_end
+from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod_group import (
     COMPOSITE_API,
     COMPOSITE_KIND,
@@ -563,6 +564,43 @@ async def test_a_gang_that_only_seems_to_have_room_backs_off_until_it_lacks_room
         it.runs("back", "n0", 4)
         assert place_after("n1-0") is Place.UNSCHEDULABLE
         assert place_after("back") is Place.ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("of_all", "own", "gathers"),
+    [
+        pytest.param(300.0, None, True, id="a queue that says nothing"),
+        pytest.param(300.0, 0.0, False, id="a queue that says never"),
+        pytest.param(0.0, None, False, id="nobody says anything"),
+    ],
+)
+async def test_the_time_of_all_queues_counts_for_those_that_do_not_say_theirs(of_all, own, gathers):
+    it = Queued(gather_after=own)
+    it.queues.gather_after = of_all
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=1000)
+    it.gang("g", 1, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert bool(it.held) is gathers
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+async def test_what_a_deleted_queue_has_planned_in_vain_is_forgotten(compacted):
+    """So a new queue of that name does not wait until the gang of the old one is planned again."""
+    it = Queued()
+    it.gang("g", 1, 8)
+    async with deciding(it.rig):
+        await it.later(400)
+        it.rig.node("large", allocatable={GPU: "8"})
+        it.runs("a", "large", 8, limit=1000)
+        rules = it.queues.get("q")
+        it.queues.remove("q")
+        if compacted:
+            compact_all()
+        it.queues.set(rules)
+        await it.later(1)
+        assert it.held == ["large"] * compacted
 
 
 async def test_a_single_pod_at_the_head_keeps_the_gangs_behind_it_from_gathering_room():

@@ -339,10 +339,10 @@ async def test_pods_of_a_group_of_kai_are_firm_by_its_class_where_the_queue_says
     running(rig, KAI_KIND)
     await settle()
     held = queues.usage("train")
-    assert (held["cpu"], dict(queues.firm_usage("train"))) == (16000, {})
+    assert (held["cpu"], dict(queues.queue("train").firm)) == (16000, {})
     group(rig, "high", KAI_KIND, queue="train")
     await settle()
-    assert queues.firm_usage("train")["cpu"] == 16000
+    assert queues.queue("train").firm["cpu"] == 16000
 
 
 class TestUnknownClass:

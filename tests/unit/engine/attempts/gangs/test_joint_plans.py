@@ -10,6 +10,7 @@ import pytest
 
 from podwright.core.framework.program import Answer
 from podwright.core.gangs.joint import COUNTED, NO_PROCESS, NOT_PLANNED, PROVED
+from podwright.core.gangs.rules import STARVED
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
 from podwright.engine.process.forks import Forks
@@ -19,7 +20,7 @@ from support.engine.long_work import FakeChildren
 from support.gangs.by_trial import by_trial
 from support.gangs.highs import by_highs
 from support.objects.builders import in_group, make_pod_group
-from support.waiting import until
+from support.waiting import PATIENCE_SECONDS, until
 
 
 def rig_with(solver: Any = by_trial, small: str = "3", *large: str, **options: Any) -> Rig:
@@ -129,6 +130,20 @@ async def test_events_and_status_say_why_there_is_no_placement(solver, cpus, tol
     assert [name for name, _ in rig.cluster.bound] == ["other"]
 
 
+async def test_a_gang_whose_solver_was_starved_is_retried_after_its_backoff():
+    asked = []
+
+    def starved_at_first(program, seconds):
+        asked.append(seconds)
+        return Answer(problem="the solver hung", starved=True) if len(asked) == 1 else by_trial(program, seconds)
+
+    rig = rig_with(starved_at_first)
+    began = rig.now
+    await ended(rig, lambda: len(rig.cluster.bound) == 2)
+    assert STARVED in rig.groups.written[0][2]
+    assert rig.now < began + 60
+
+
 async def test_the_loop_does_not_wait_for_a_solver():
     rig = rig_with(lambda *_: pytest.fail("not in the loop"))
     rig.children.refuse = "the system refuses a child process"
@@ -138,7 +153,7 @@ async def test_the_loop_does_not_wait_for_a_solver():
 
 async def test_a_real_child_has_a_real_process_solve_it():
     pytest.importorskip("highspy")
-    rig = rig_with(solve, children=Forks())
+    rig = rig_with(lambda program, _seconds: solve(program, PATIENCE_SECONDS), children=Forks())
     await ended(rig, lambda: len(rig.cluster.bound) == 2)
     assert sorted(rig.cluster.bound) == [("l", "large"), ("s", "small")]
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
+from podwright.core.queue import SchedulingQueue, scheduling_queue
+from podwright.engine.attempts.gangs.members import MOST_IN_LOOP
 from podwright.engine.outcomes.failures import MEMBER_EVENTS, MEMBER_EVENTS_PER_SECOND
+from podwright.engine.process import steps
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
+from support.waiting import until
 
 TOO_MUCH = {"cpu": "16"}
 
@@ -54,6 +59,68 @@ def reported(rig: Rig) -> list[str]:
     """The pods that have an event FailedScheduling, in its order."""
     members = {name for name, *_ in rig.status.written}
     return [name for name, reason, _ in rig.recorder.events if reason == "FailedScheduling" and name in members]
+
+
+async def test_many_members_are_taken_in_steps_between_which_others_run(monkeypatch):
+    size, turns = MOST_IN_LOOP + 1, 0
+    rig, taken = rig_with(gang={"min_count": size}), []
+    rig.node("large", allocatable={"cpu": str(size), "pods": str(size)})
+
+    async def count_turns():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def take(queue, uid):
+        taken.append(turns)
+        return taking(queue, uid)
+
+    taking = SchedulingQueue.take
+    monkeypatch.setattr(SchedulingQueue, "take", take)
+    monkeypatch.setattr(steps, "SLICE_SECONDS", -1.0)
+    for index in range(size):
+        member(rig, f"m{index}", requests={"cpu": "1"})
+    counting = asyncio.create_task(count_turns())
+    async with deciding(rig):
+        await until(lambda: len(rig.cluster.bound) == size)
+    counting.cancel()
+    assert len(taken) == size - 1
+    assert len(set(taken)) > size / 2
+
+
+async def test_a_gang_that_is_complete_is_tried_once_and_whole_though_its_gates_open_one_by_one(monkeypatch):
+    monkeypatch.setattr(scheduling_queue, "GATES_PER_TURN", 1)
+    rig = rig_with(gang={"min_count": 5})
+    async with deciding(rig):
+        for index in range(5):
+            member(rig, f"m{index}", requests={"cpu": "1"})
+        await settle()
+        assert bound(rig) == {f"m{index}" for index in range(5)}
+        assert not reported(rig)
+
+
+async def test_members_are_retried_after_an_error_while_they_are_taken(monkeypatch):
+    size, taken = MOST_IN_LOOP + 1, []
+    rig = rig_with(gang={"min_count": size})
+    rig.node("large", allocatable={"cpu": str(size), "pods": str(size)})
+
+    def take(queue, uid):
+        taken.append(uid)
+        if len(taken) == size // 2:
+            raise ZeroDivisionError
+        return taking(queue, uid)
+
+    taking = SchedulingQueue.take
+    monkeypatch.setattr(SchedulingQueue, "take", take)
+    for index in range(size):
+        member(rig, f"m{index}", requests={"cpu": "1"})
+    async with deciding(rig):
+        await until(lambda: rig.counts.get("backoff", 0) >= size // 2)
+        assert not rig.cluster.bound
+        rig.now += 20
+        rig.engine.wake()
+        await until(lambda: (rig.engine.wake(), len(rig.cluster.bound) == size)[-1])
 
 
 class TestNewMembers:

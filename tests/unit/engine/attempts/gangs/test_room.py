@@ -12,6 +12,9 @@ from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
 from podwright.core.preemption.placed_priorities import PlacedPriorities
+from podwright.core.queues.bounds import Bounds
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.tree import Quota
 from support.engine.kit import Rig, deciding, on_node, settle
 from support.objects.builders import in_group, make_node, make_pod, make_pod_group, make_taint
 
@@ -185,6 +188,28 @@ async def test_a_gang_whose_victims_are_going_takes_room_elsewhere():
         assert {node for _, node in rig.cluster.bound} == {"n1"}
 
 
+async def test_gangs_at_a_limit_are_not_looked_at_while_it_has_no_room_for_them():
+    rig = rig_of(1, 20)
+    for name, limit in (("all", 9), ("a", 2), ("b", 4)):
+        quotas = {"cpu": Quota(limit=1000 * limit)}
+        queues_of(rig.engine.cache).set(QueueRules(name, "" if name == "all" else "all", quotas=quotas))
+    for name in ("b0", "a0", "a1", "a2", "a3"):
+        gang(rig, name, 2, labels={QUEUE_LABEL: name[0]}, spec={"preemptionPolicy": "Never"})
+    async with deciding(rig):
+        confirm_bound(rig, confirmed := {})
+        assert sorted(confirmed) == ["a0-0", "a0-1", "b0-0", "b0-1"]
+        rig.now += 20
+        with mock.patch.object(Bounds, "together", autospec=True, side_effect=Bounds.together) as asked:
+            for name in ("b0-0", "b0-1", "a0-0"):
+                rig.engine.assigned.drop(f"default/{name}", None)
+                await settle()
+            assert asked.call_count == 0
+        rig.engine.assigned.drop("default/a0-1", None)
+        await settle()
+        confirm_bound(rig, confirmed)
+    assert len(confirmed) == 6
+
+
 def test_the_priorities_of_placed_pods_are_counted():
     rig = rig_of(1, 8)
     known = rig.engine.cache.observer(PlacedPriorities)
@@ -200,15 +225,23 @@ def test_the_priorities_of_placed_pods_are_counted():
 
 
 class Cluster:
-    """Random changes to a small cluster in which gangs of several kinds wait."""
+    """Random changes to a small cluster in which gangs of several kinds wait. `queued`: in queues with limits."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, queued: bool) -> None:
         self.random = random.Random(seed)
         self.rig = rig_of(0, 0)
         self.nodes: dict[str, dict[str, Any]] = {}
         self.placed: dict[str, dict[str, Any]] = {}
         self.groups: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.pending: dict[str, dict[str, Any]] = {}
         self.serial = 0
+        self.queues = ("a", "b") if queued else ()
+        for name in ("all", *self.queues) if queued else ():
+            self.limit(name)
+
+    def limit(self, name: str) -> None:
+        quotas = {"cpu": Quota(limit=1000 * self.random.choice([3, 5, 8]))}
+        queues_of(self.rig.engine.cache).set(QueueRules(name, "all" if name in self.queues else "", quotas=quotas))
 
     def name(self, prefix: str) -> str:
         self.serial += 1
@@ -248,9 +281,35 @@ class Cluster:
             group = {"schedulingConstraints": {"topology": [{"key": ZONE}]}}
         self.groups[name] = (size, group)
         self.rig.engine.objects(KIND).put(make_pod_group(name, size, **group))
+        spec["preemptionPolicy"] = "Never"
+        labels = {QUEUE_LABEL: draw.choice(self.queues)} if self.queues else {}
         for index in range(size + draw.randint(0, 1)):
-            cpu = str(draw.choice([1, 1, 2]))
-            self.rig.pod(f"{name}-{index}", requests={"cpu": cpu}, spec={**in_group(name), **spec})
+            self.add_member(name, index, labels=labels, spec=spec)
+
+    def add_member(self, group: str, index: int, **options: Any) -> None:
+        name, cpu = f"{group}-{index}", str(self.random.choice([1, 1, 2]))
+        spec = {**in_group(group), **options.pop("spec")}
+        self.pending[name] = self.rig.pod(name, requests={"cpu": cpu}, spec=spec, **options)
+
+    def change_limit(self) -> None:
+        self.limit(self.random.choice(["all", *self.queues]))
+
+    def change_queue(self) -> None:
+        """All members of a gang that wait go to one queue."""
+        if self.pending:
+            group, queue = self.random.choice(sorted(self.pending)).partition("-")[0], self.random.choice(self.queues)
+            for name in [each for each in self.pending if each.partition("-")[0] == group]:
+                raw = self.pending[name]
+                self.pending[name] = {**raw, "metadata": {**raw["metadata"], "labels": {QUEUE_LABEL: queue}}}
+                self.rig.engine.pending.put(self.pending[name])
+
+    def place_member(self) -> None:
+        """Somebody else binds a pod of ours."""
+        if self.nodes and self.pending:
+            name, node = self.random.choice(sorted(self.pending)), self.random.choice(sorted(self.nodes))
+            raw = self.pending.pop(name)
+            self.placed[name] = on_node(raw, node)
+            self.rig.confirm(raw, node)
 
     def need_fewer(self) -> None:
         if self.groups:
@@ -285,7 +344,7 @@ class Cluster:
             self.placed[name] = {**raw, "metadata": metadata, "spec": spec, "status": {**raw["status"], **status}}
             self.rig.engine.assigned.put(self.placed[name])
 
-    async def step(self, raws: dict[str, dict[str, Any]], seen: list[int]) -> None:
+    async def step(self) -> None:
         changes = [
             *[self.end_pod] * 6,
             *[self.add_gang] * 3,
@@ -296,14 +355,16 @@ class Cluster:
             self.add_other,
             self.shrink_pod,
         ]
+        if self.queues:
+            changes += [self.change_limit, self.change_queue, self.place_member]
         self.random.choice(changes)()
         self.rig.now += self.random.choice([0.01, 0.5, 12.0])
         self.rig.engine.wake()
         await settle()
-        for name, node in self.rig.cluster.bound[seen[0] :]:
-            self.placed[name] = on_node(raws[name], node)
-            self.rig.confirm(raws[name], node)
-        seen[0] = len(self.rig.cluster.bound)
+        for name, node in [each for each in self.rig.cluster.bound if each[0] in self.pending]:
+            raw = self.pending.pop(name)
+            self.placed[name] = on_node(raw, node)
+            self.rig.confirm(raw, node)
         await settle()
 
     def fitting(self) -> list[str]:
@@ -320,16 +381,14 @@ class Cluster:
         return found
 
 
+@pytest.mark.parametrize("queued", [False, True], ids=["", "in queues"])
 @pytest.mark.parametrize("seed", range(12))
-async def test_no_gang_that_fits_is_left_waiting(seed):
-    cluster, seen = Cluster(seed), [0]
-    raws: dict[str, dict[str, Any]] = {}
-    put = cluster.rig.pod
-    cluster.rig.pod = lambda name, **options: raws.setdefault(name, put(name, **options))
+async def test_no_gang_that_fits_is_left_waiting(seed, queued):
+    cluster = Cluster(seed, queued=queued)
     for _ in range(4):
         cluster.add_node()
     async with deciding(cluster.rig):
         for _ in range(60):
-            await cluster.step(raws, seen)
+            await cluster.step()
             assert cluster.fitting() == []
-    assert seen[0] > 4
+    assert len(cluster.rig.cluster.bound) > 4

@@ -1,0 +1,30 @@
+"""What pods take of each resource, as queues count it, and how amounts are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.quantity import NANO, canonical
+from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
+from podwright.core.queues.flavors import parts_of
+
+
+def unit_of(name: str) -> int:
+    """How many of the core's units are one of a resource, or of one in a flavor: 1,000 milli-CPU are a CPU."""
+    return 1000 if parts_of(name)[0] == CPU else 1
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount as Kubernetes writes it. `name`: of a resource, or of one in a flavor."""
+    resource, _ = parts_of(name)
+    if resource == CPU and amount % 1000:
+        return f"{amount}m"
+    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
+        return canonical(amount * NANO, "Ki")
+    return str(amount // 1000 if resource == CPU else amount)
+
+
+def amounts_of(pod: PodInfo) -> Mapping[str, int]:
+    """What the pod takes of each resource, itself included."""
+    return {**pod.requests.amounts, PODS: 1}

@@ -1,0 +1,113 @@
+"""What the status of a queue, the page and reports show of it, beside what it holds and its share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.resources import PODS
+from podwright.core.queues.amounts import amount_text
+from podwright.core.queues.bound import Bound
+from podwright.core.queues.claimed_devices import class_of, is_of_class
+from podwright.core.queues.flavors import field_of, labels_text, parts_of
+from podwright.core.queues.queues import Queues
+from podwright.core.queues.shares import UNBOUNDED
+
+OVER_LIMIT: Final = "OverLimit"
+NO_NODES: Final = "FlavorWithoutNodes"
+UNKNOWN_CAPACITY: Final = "CapacityUnknown"
+
+FIRST_PODS: Final = 16
+"""How many waiting pods of a queue `is_owed` looks at."""
+MOST_PODS: Final = 512
+"""Of how many waiting pods of a queue the bounds are asked for: a millisecond of work."""
+
+
+def warnings(queues: Queues, name: str) -> Mapping[str, InvalidObjectError]:
+    """What a queue of the tree says that does not agree with the cluster, or is not known of it, by OVER_LIMIT,
+    NO_NODES or UNKNOWN_CAPACITY.
+    """
+    queue, found = queues.queue(name), dict[str, InvalidObjectError]()
+
+    def warn(kind: str, where: str, text: str) -> None:
+        found.setdefault(kind, InvalidObjectError(where, text).in_object("SchedulingQueue", name))
+
+    for resource, quota in queue.spec.quotas.items():
+        if UNBOUNDED != quota.limit < (held := queue.held.get(resource, 0)):
+            limit = amount_text(resource, quota.limit)
+            text = f"pods of the queue hold {amount_text(resource, held)}, more than this limit of {limit}"
+            warn(OVER_LIMIT, f"{field_of(resource)}.limit", text)
+    for resource in queue.spec.quotas:
+        plain = parts_of(resource)[0]
+        if is_of_class(plain) and (reason := queues.devices.supply.uncounted(class_of(plain))):
+            warn(UNKNOWN_CAPACITY, field_of(resource), f"not all free devices are counted: {reason}")
+    for flavor in queues.structure.valid[name].flavors:
+        if flavor in queues.flavors.labels and not queues.flavors.has_nodes(flavor):
+            where = f"spec.flavors[{flavor}].nodeSelector"
+            warn(NO_NODES, where, f"no node has the labels {labels_text(queues.flavors.labels[flavor])}")
+    return found
+
+
+def waiting_below(queues: Queues, name: str) -> int:
+    """How many pods of the queue and of those below wait for a node, without those that a gate holds back."""
+    names = queues.tree().below([name])
+    return sum(queues.pods[each].asked.get(PODS, 0) for each in names if each in queues.pods)
+
+
+def is_owed(queues: Queues, name: str) -> bool:
+    """True if one of the first pods that wait could start, and the queue and those above it would still have no
+    more than they are entitled to, by the shares as they were last computed.
+    """
+    pods, queue = queues.pods.get(name), queues.tree().get(name)
+    if pods is None or queue is None or queues.shut_by(name):
+        return False
+    first = islice(pods.waiting.items(), FIRST_PODS)
+    waiting = [pod for uid, pod in first if uid not in queues.placed_in and not pod.gates]
+    return any(
+        all(
+            above.held.get(resource, 0) + amount <= above.entitled(resource)
+            for resource, amount in amounts.items()
+            for above in queue.path
+        )
+        for pod in waiting
+        for amounts in queues.places.choices(pod)
+    )
+
+
+def first_bound(queues: Queues, name: str) -> tuple[PodInfo, Bound] | None:
+    """The first waiting pod of the queue that a bound holds back, alone or with its gang, and the bound. None if none of
+    the first MOST_PODS is held back.
+    """
+    return next(_held_back(queues, _waiting(queues, name)), None)
+
+
+def namespaces_of(queues: Queues, name: str) -> Mapping[str, PodInfo | None]:
+    """The namespaces of the queue's pods, each with its first waiting pod that a bound holds back, as in `first_bound`."""
+    pods = queues.pods.get(name)
+    if pods is None:
+        return {}
+    found: dict[str, PodInfo | None] = dict.fromkeys(pods.placed.values())
+    found.update(dict.fromkeys(pod.namespace for pod in pods.waiting.values()))
+    for pod, _ in _held_back(queues, (pod for pod in _waiting(queues, name) if found[pod.namespace] is None)):
+        found[pod.namespace] = pod
+    return found
+
+
+def _waiting(queues: Queues, name: str) -> Iterator[PodInfo]:
+    """The pods of the queue that wait for a node, and that no gate holds back."""
+    pods = queues.pods.get(name)
+    waiting = () if pods is None else pods.waiting.items()
+    return (pod for uid, pod in waiting if uid not in queues.placed_in and not pod.gates)
+
+
+def _held_back(queues: Queues, waiting: Iterable[PodInfo]) -> Iterator[tuple[PodInfo, Bound]]:
+    """Those of the first MOST_PODS that a bound holds back, each with the bound. The gang of several is asked once."""
+    gangs: dict[str, Bound | None] = {}
+    for pod in islice(waiting, MOST_PODS):
+        if pod.group and pod.group not in gangs:
+            gangs[pod.group] = queues.bounds.of_gang(pod)
+        if (bound := gangs.get(pod.group) or queues.bounds.of(pod)) is not None:
+            yield pod, bound

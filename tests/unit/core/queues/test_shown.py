@@ -1,0 +1,75 @@
+"""Which waiting pod the status of a queue names, with the bound that holds it back."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from podwright.api.queue_status import QueueReport, status_of
+from podwright.api.queue_view import view_status_of
+from podwright.core.queues import shown
+from podwright.core.queues.shown import first_bound, namespaces_of
+from podwright.simulator.queue_rows import rows_of
+from support.queues.reclaims import QueuedCluster, queue
+
+NOWHERE = {"nodeSelector": {"there": "none"}}
+
+
+def test_a_gang_that_a_limit_holds_as_a_whole_is_named():
+    cluster = QueuedCluster([16], [queue("q", gpu={"limit": 8})])
+    cluster.gang("g", "q", 10)
+    message = "q holds 0 of 8 nvidia.com/gpu, and the pod group requests 10"
+    pod, bound = first_bound(cluster.queues, "q")
+    assert (pod.name, bound.kind, bound.message) == ("g-0", "gang", message)
+    report = QueueReport(queues=cluster.queues, name="q", generation=1, spec={}, previous={}, now="")
+    expected = {"pod": "default/g-0", "message": message}
+    assert status_of(report)["firstWaiting"] == expected
+    assert view_status_of(report, namespaces_of(cluster.queues, "q")["default"])["firstWaiting"] == expected
+    assert [(row.waiting, row.bound) for row in rows_of(cluster.queues)] == [("default/g-0", message)]
+    cluster.queues.set(queue("q", gpu={"limit": 10}))
+    assert first_bound(cluster.queues, "q") is None
+
+
+def test_a_gang_that_waits_for_members_is_not():
+    cluster = QueuedCluster([16], [queue("q", gpu={"limit": 8})])
+    cluster.gang("g", "q", 10, min_count=11)
+    assert first_bound(cluster.queues, "q") is None
+
+
+def test_pods_that_wait_for_a_node_hide_no_bound():
+    cluster = QueuedCluster([16], [queue("q", gpu={"limit": 2})])
+    for number in range(100):
+        cluster.waits(f"waits-{number}", "q", spec=NOWHERE)
+    large = cluster.waits("large", "q", 4)
+    assert first_bound(cluster.queues, "q")[0] is large
+    assert namespaces_of(cluster.queues, "q") == {"default": large}
+
+
+def test_each_namespace_has_its_first_pod_that_a_bound_holds_back():
+    cluster = QueuedCluster([16], [queue("q", gpu={"limit": 2})])
+    cluster.runs("runs", "q", "n0", namespace="placed")
+    for name, gpus, namespace in (("a", 1, "x"), ("b", 4, "x"), ("c", 4, "x"), ("d", 4, "y"), ("e", 1, "z")):
+        cluster.waits(name, "q", gpus, namespace=namespace)
+    found = namespaces_of(cluster.queues, "q")
+    names = {namespace: first and first.name for namespace, first in found.items()}
+    assert names == {"placed": None, "x": "b", "y": "d", "z": None}
+
+
+def test_bounds_are_asked_for_some_pods_and_once_for_each_gang(monkeypatch):
+    cluster = QueuedCluster([16], [queue("q", gpu={"limit": 100})])
+    cluster.gang("g", "q", 10)
+    for number in range(90):
+        cluster.waits(f"waits-{number}", "q", spec=NOWHERE)
+    bounds, asked = cluster.queues.bounds, {"of": 0, "of_gang": 0}
+    real = {name: getattr(bounds, name) for name in asked}
+
+    def count(name, *args, **options):
+        asked[name] += 1
+        return real[name](*args, **options)
+
+    for name in asked:
+        monkeypatch.setattr(bounds, name, partial(count, name))
+    monkeypatch.setattr(shown, "MOST_PODS", 50)
+    assert first_bound(cluster.queues, "q") is None
+    assert asked == {"of": 50 + 1, "of_gang": 1}, "a gang asks for one of its pods"
+    assert namespaces_of(cluster.queues, "q") == {"default": None}
+    assert asked == {"of": 2 * (50 + 1), "of_gang": 2}
