@@ -6,24 +6,35 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 
-def calls_of(action: Callable[[], object]) -> int:
-    """How many functions were called while `action` ran. The garbage collector is off: its callbacks would count, too."""
-    seen, collecting = 0, gc.isenabled()
-
-    def profile(_frame: object, event: str, _argument: object) -> None:
-        nonlocal seen
-        seen += event in ("call", "c_call")
-
-    before = sys.getprofile()
+@contextmanager
+def profiled(profile: Callable[[FrameType, str, object], None]) -> Iterator[None]:
+    """Within the block, calls `profile` as `sys.setprofile` says. The garbage collector is off: its callbacks would
+    count, too, such as Hypothesis's.
+    """
+    before, collecting = sys.getprofile(), gc.isenabled()
     gc.disable()
     sys.setprofile(profile)
     try:
-        action()
+        yield
     finally:
         sys.setprofile(before)
         if collecting:
             gc.enable()
+
+
+def calls_of(action: Callable[[], object], events: tuple[str, ...] = ("call", "c_call")) -> int:
+    """How many functions were called while `action` ran: those of Python (`call`) and of C (`c_call`)."""
+    seen = 0
+
+    def profile(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal seen
+        seen += event in events
+
+    with profiled(profile):
+        action()
     return seen

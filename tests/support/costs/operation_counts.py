@@ -27,6 +27,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.world import World
+from support.costs.call_counts import profiled
 
 MakePod = Callable[[int, str], dict[str, Any]]
 PLACED = 400
@@ -55,6 +56,7 @@ def count(placed: MakePod, pending: MakePod, nodes: int, decisions: int = 20) ->
     """Counts the operations of decisions on a cluster with `PLACED` pods, after `WARM_UP` decisions that are not
     counted.
     """
+    _calls(_decider(placed, pending, nodes), decisions)  # methods of data classes are compiled when first called
     decide = _decider(placed, pending, nodes)
     calls = _calls(decide, decisions)
     blocks = _blocks(decide, decisions)
@@ -104,12 +106,8 @@ def own_calls() -> Iterator[Counter[str]]:
         if event == "call" and frame.f_code.co_filename.startswith(own):
             calls[frame.f_code.co_qualname] += 1
 
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
+    with profiled(profile):
         yield calls
-    finally:
-        sys.setprofile(before)
 
 
 def _calls(decide: Callable[[], None], decisions: int) -> tuple[float, float]:
@@ -120,13 +118,9 @@ def _calls(decide: Callable[[], None], decisions: int) -> tuple[float, float]:
         if event in seen and not (event == "call" and frame.f_code.co_name in _COMPREHENSIONS):
             seen[event] += 1
 
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
+    with profiled(profile):
         for _ in range(decisions):
             decide()
-    finally:
-        sys.setprofile(before)
     return seen["call"] / decisions, seen["c_call"] / decisions
 
 

@@ -20,6 +20,7 @@ from podwright.core.objects import compaction
 from podwright.core.objects.interning import WeakValues
 from podwright.core.objects.pod import SPEC_CACHE
 from podwright.engine.process.memory import THRESHOLDS
+from support.costs.call_counts import profiled
 from support.costs.operation_counts import counted_elements
 from support.engine.kit import Rig, on_node, ours, settle
 from support.hostile.subjects import DONE, Row, Subject, node, node_name
@@ -156,17 +157,13 @@ def _lines(run: Callable[[], None]) -> int:
         nonlocal count
         count += event == "c_call"
 
-    tracing, profiling, collects = sys.gettrace(), sys.getprofile(), gc.isenabled()
-    gc.disable()  # a collection would run the callbacks of others' weak references
-    sys.settrace(trace)
-    sys.setprofile(profile)
-    try:
-        run()
-    finally:
-        sys.setprofile(profiling)
-        sys.settrace(tracing)
-        if collects:
-            gc.enable()
+    tracing = sys.gettrace()
+    with profiled(profile):
+        sys.settrace(trace)
+        try:
+            run()
+        finally:
+            sys.settrace(tracing)
     return count
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from podwright.api.compile import compile_policy, refused_policy
@@ -12,6 +10,7 @@ from podwright.api.scheduler_policy import parse_policy
 from podwright.api.served_name import ServedName
 from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
+from support.costs.call_counts import calls_of
 from support.engine.stand_ins import STAND_INS
 
 FEATURES = Features()
@@ -79,18 +78,7 @@ def test_policies_are_not_prepared_again_for_each_that_is_added():
     def calls(count):
         found = served(*(policy(f"p{index:05}", 0, {"x": str(index)}) for index in range(count)), always=True)
         found.first(Subject({}, {}))
-        added, seen = policy("new", 0, {"x": "new"}), 0
-
-        def profile(_frame, event, _argument):
-            nonlocal seen
-            seen += event in ("call", "c_call")
-
-        before = sys.getprofile()
-        sys.setprofile(profile)
-        try:
-            found.add(added)
-        finally:
-            sys.setprofile(before)
-        return seen
+        added = policy("new", 0, {"x": "new"})
+        return calls_of(lambda: found.add(added))
 
     assert calls(400) <= calls(50) + 20

@@ -13,6 +13,7 @@ from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, 
 from podwright.core.queue import in_flight
 from podwright.core.queue.hinting import Occurrence
 from podwright.core.queue.in_flight import InFlight
+from support.costs.call_counts import calls_of
 from support.queue.kit import NODE_ADDED, POD_GONE, Harness
 
 RELABELLED = ClusterEvent(NODE, Action.UPDATE_NODE_LABEL)
@@ -31,19 +32,7 @@ def popped(h, count):
 
 def calls(work):
     """The number of calls of Python functions."""
-    seen = 0
-
-    def note(_frame, event, _argument):
-        nonlocal seen
-        seen += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return seen
+    return calls_of(work, ("call",))
 
 
 def calls_to_reject(pods, events):

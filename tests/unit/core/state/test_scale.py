@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import count
 
 import pytest
@@ -11,22 +10,7 @@ from benchmarks.core.decisions import ZONE, node, plain
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.simulator.world import World
-
-
-def calls_of(work):
-    """How many Python functions are called."""
-    calls = 0
-
-    def note(_frame, event, _argument):
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
+from support.costs.call_counts import calls_of
 
 
 def placed(nodes, pods):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import orjson
 import pytest
 
 from podwright.kube.client import json_text
 from podwright.kube.client.json_text import MAX_DEPTH, loads
+from support.costs.call_counts import calls_of
 
 
 def nested(depth, inner="1"):
@@ -66,18 +66,6 @@ def test_text_that_is_not_json_raises_the_parsers_error(text):
 def test_the_work_does_not_grow_with_the_number_of_bytes():
     def calls(size):
         text = f'["{"x" * size}", {nested(2_000)}]'.encode()
-        count = 0
-
-        def profile(_frame, event, _argument):
-            nonlocal count
-            count += event in ("call", "c_call")
-
-        before = sys.getprofile()
-        sys.setprofile(profile)
-        try:
-            loads(text)
-        finally:
-            sys.setprofile(before)
-        return count
+        return calls_of(lambda: loads(text))
 
     assert calls(1_000_000) == calls(10_000)

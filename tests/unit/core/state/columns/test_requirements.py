@@ -2,8 +2,6 @@
 node has it.
 """
 
-import sys
-
 import pytest
 
 from podwright.core.objects.selectors import Requirement, parse_node_selector_term
@@ -15,6 +13,7 @@ from podwright.core.state.columns.requirements import (
     as_column,
     requirement_column,
 )
+from support.costs.call_counts import calls_of
 from support.objects.builders import make_node
 from support.plugins.kit import make_cache
 
@@ -91,19 +90,9 @@ def test_only_a_few_columns_are_added_to_the_table(count, columns):
 def test_labels_that_nodes_share_are_read_once_for_all_of_them():
     keys = [f"key-{number}" for number in range(300)]
     table = make_cache([make_node(f"n{i}", labels=dict.fromkeys(keys, str(i % 2))) for i in range(100)]).table
-    calls = 0
-
-    def count(_frame, event, _argument):
-        nonlocal calls
-        calls += event == "c_call"
-
-    profiling = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        masks = RequirementMasks(table, keys)
-    finally:
-        sys.setprofile(profiling)
-    assert calls < 20 * len(keys)
+    made = []
+    assert calls_of(lambda: made.append(RequirementMasks(table, keys)), ("c_call",)) < 20 * len(keys)
+    (masks,) = made
     assert masks.of_label(requirement("In", "1", key=keys[7])).sum() == 50
 
 
