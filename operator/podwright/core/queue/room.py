@@ -23,7 +23,7 @@ room.
 class RoomWaiters(Protocol):
     """The bounds of queues, and the pods that are tried again because these let them start."""
 
-    ended_promises: dict[str, PodInfo]
+    ended_promises: dict[Any, PodInfo]
     """Empty if `take_ended_promises` has none to return."""
 
     @property
@@ -59,7 +59,9 @@ class RoomWaiters(Protocol):
         """
 
     def take_ended_promises(self) -> Sequence[PodInfo]:
-        """The pods that lost their nomination since the last call, and did not get a node."""
+        """The pods that lost their nomination since the last call, or took it to another queue, and did not get a node in
+        the queue that had it.
+        """
 
     def refuses(self, bound: Any, pod: PodInfo) -> bool:
         """True if it is clear from this bound alone, which has held the pod back, that it is not admitted. So it is for

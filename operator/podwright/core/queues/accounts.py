@@ -136,8 +136,8 @@ class Accounts:
         computed again.
         """
         self._hears_groups = False
-        self.ended_promises: dict[str, PodInfo] = {}
-        """Pods that are nominated no longer, by uid. See `Turns.take_ended_promises`."""
+        self.ended_promises: dict[tuple[str, str], PodInfo] = {}
+        """By uid and queue: pods that are nominated no longer, or not in this queue. See `Turns.take_ended_promises`."""
         self.changed_bounds: set[str] = set()
         """See `Turns.take_changed_bounds`."""
         self.touched: set[str] = set()
@@ -939,7 +939,7 @@ class Accounts:
             pods.nominated[pod.uid] = pod
         else:
             del pods.nominated[pod.uid]
-            self.ended_promises[pod.uid] = pod
+            self.ended_promises[pod.uid, name] = pod
         amounts, tree = {r: sign * amount for r, amount in taken.items()}, self.structure.current
         add_amounts(pods.promised, amounts)
         if tree is not None and name in tree:

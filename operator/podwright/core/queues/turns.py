@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.queues.accounts import UNKNOWN, Accounts
 from podwright.core.queues.bound import Bound
 from podwright.core.queues.bounds import Bounds
 from podwright.core.queues.claimed_devices import is_of_class
 from podwright.core.queues.flavors import NOWHERE, OF, parts_of
+from podwright.core.queues.membership import LABEL
 from podwright.core.queues.places import Places
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, QueueTree, add_amounts
@@ -200,9 +202,12 @@ class Turns:
         return changed
 
     def take_ended_promises(self) -> Sequence[PodInfo]:
-        """The pods that lost their nomination since the last call, and did not get a node."""
-        placed, nominated = self._accounts.placed_in, self._accounts.nominated_in
-        found = [pod for uid, pod in self.ended_promises.items() if uid not in placed and uid not in nominated]
+        """See `RoomWaiters`. A pod that is in another queue now is returned as one of the queue that had the nomination."""
+        placed, nominated, found = self._accounts.placed_in, self._accounts.nominated_in, list[PodInfo]()
+        for (uid, name), pod in self.ended_promises.items():
+            if name not in (placed.get(uid), nominated.get(uid, ("",))[0]):
+                there = self.queue_of(pod) == name
+                found.append(pod if there else replace(pod, uid="", labels=LabelSet({LABEL: name})))
         self.ended_promises.clear()
         return found
 

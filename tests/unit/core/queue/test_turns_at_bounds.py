@@ -556,6 +556,19 @@ class TestManyGangs:
         team.cache.nominator.remove(claimant.uid)
         assert team.queue.pop().pod.group.endswith("g0")
 
+    @pytest.mark.parametrize("queue", ["other", ""], ids=["another queue", "no queue"])
+    def test_a_promise_that_a_pod_takes_along_is_offered_to_the_gangs_of_the_queue_that_it_leaves(self, queue):
+        team = self.team(0)
+        team.queues.set(QueueRules("other"))
+        claimant = self.promise(team, "b", 1)
+        team.cache.groups.add_waiting(claimant)
+        team.queue.move(POD_LEFT, self.holder, None)
+        assert team.queue.pop() is None
+        changed = parse_pod(make_pod("claimant", labels={QUEUE_LABEL: queue} if queue else {}, requests={GPU: "1"}))
+        for _ in range(2):  # a further change comes before anybody has looked
+            team.cache.groups.add_waiting(changed)
+        assert team.queue.pop().pod.group.endswith("g0")
+
     def test_a_promise_that_was_kept_is_offered_to_nobody(self):
         team = self.team(0)
         claimant = self.promise(team, "b", 2)
