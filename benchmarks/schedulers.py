@@ -127,7 +127,7 @@ def with_standby(leader: Series, name: str) -> Series:
         command: list[str | Path] = [sys.executable, "-m", "podwright.cli.main", "run", "--kubeconfig"]
         command += [cluster.kubeconfig, *given, f"--health-address=127.0.0.1:{port}", *lease]
         standby = cluster.start_process("standby", command, installed.environ)
-        standby.wait_ready(lambda: _is_ready(port), 60)
+        standby.wait_ready(lambda: is_ready(port), 60)
         return standby
 
     return Series(name, leader.start, start_standby)
@@ -169,7 +169,7 @@ RULE_SCORES = (
 """Over labels, taints and free resources."""
 
 
-def _is_ready(port: int) -> bool:
+def is_ready(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
             return bool(answer.status == HTTPStatus.OK)

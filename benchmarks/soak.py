@@ -8,7 +8,8 @@ Pods are created at a steady rate, and the oldest are deleted at the same one. M
 come back, and a policy is edited. At the end, the caches must have what the API server has, each pod on its node, and
 no pod may wait. Memory in use, resident memory, latency and the number of bindings of the last third of the time are
 compared with those of the second third: the first third fills caches. Exits with 1 if one is worse by more than its
-bound, or if a pod was deleted before it got a node.
+bound, or if a pod was deleted before it got a node, and keeps the logs then. The samples so far are in the file at any
+moment.
 """
 
 import argparse
@@ -17,9 +18,11 @@ import json
 import re
 import sys
 import time
+import traceback
 import urllib.request
 from collections import deque
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from statistics import median, quantiles
@@ -27,7 +30,7 @@ from typing import Final
 
 from benchmarks.http_client import Api, Json, connect
 from benchmarks.kubelets import Kubelets
-from benchmarks.schedulers import SCHEDULER_NAME, install, podwright
+from benchmarks.schedulers import SCHEDULER_NAME, install, is_ready, podwright
 from benchmarks.workloads import render_pod
 from podwright.testing import ControlPlane
 from podwright.testing.objects import collection_path, node, object_path
@@ -39,8 +42,12 @@ NODE_SECONDS: Final = 5.0
 """How often a node leaves, and comes back after as long."""
 POLICY_SECONDS: Final = 15.0
 SAMPLES: Final = 360
-"""How many samples a run has. An interval is at least five seconds."""
+"""How many samples a run has. An interval is at least `LEAST_INTERVAL` seconds."""
+LEAST_INTERVAL: Final = 5.0
 SETTLED_SECONDS: Final = 60.0
+READY_SECONDS: Final = 120.0
+REQUESTS: Final = 100
+"""How many requests of the load are under way at most, for an API server that is slower than the rate."""
 BOUNDS: Final = {"in_use_mb": 1.05, "resident_mb": 1.1, "p99_ms": 1.5}
 """By how much the last third may exceed the second one. Resident memory also says whether the heap falls apart."""
 LEAST_BOUND: Final = 0.8
@@ -70,12 +77,13 @@ class Sample:
 class Soak:
     """The load, and what it measures."""
 
-    def __init__(self, api: Api, nodes: int, rate: float, url: str, pid: int) -> None:
+    def __init__(self, api: Api, nodes: int, rate: float, url: str, pid: int, output: Path | None = None) -> None:
         self._api = api
         self._nodes = nodes
         self._rate = rate
         self._url = url
         self._pid = pid
+        self._output = output
         self._created: dict[str, float] = {}
         self._latencies: list[float] = []
         self._standing: deque[str] = deque()
@@ -97,24 +105,30 @@ class Soak:
         return [*bound, *(now - created for created in self._created.values())]
 
     async def run(self, seconds: float) -> None:
-        """The load and the samples for this long."""
+        """The load with its kubelets, and the samples, for this long. Raises what a part of it raises."""
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
+                kubelets = Kubelets(self._api, controlled=False, on_node=self.seen_on_node)
+                tasks.create_task(kubelets.run(asyncio.Event()))
                 tasks.create_task(self._churn_pods())
                 tasks.create_task(self._churn_nodes())
                 tasks.create_task(self._edit_policy())
-                tasks.create_task(self._sample(max(5.0, seconds / SAMPLES)))
+                tasks.create_task(self._sample(max(LEAST_INTERVAL, seconds / SAMPLES)))
         except TimeoutError:
             return
 
     async def _churn_pods(self) -> None:
         started = time.monotonic()
+        free = asyncio.Semaphore(REQUESTS)
         async with asyncio.TaskGroup() as requests:
             for number in count():
                 await asyncio.sleep(max(0.0, started + number / self._rate - time.monotonic()))
-                requests.create_task(self.create(f"soak-{number}", number))
+                due = [self.create(f"soak-{number}", number)]
                 if len(self._standing) > STANDING_SECONDS * self._rate:
-                    requests.create_task(self.delete(self._standing.popleft()))
+                    due.append(self.delete(self._standing.popleft()))
+                for each in due:
+                    await free.acquire()
+                    requests.create_task(each).add_done_callback(lambda _: free.release())
 
     async def delete(self, name: str) -> None:
         self.never_bound += self._created.pop(name, None) is not None
@@ -127,8 +141,11 @@ class Soak:
             selector = {"labelSelector": {"matchLabels": body["metadata"]["labels"]}}
             body["spec"]["topologySpreadConstraints"] = [{**key, **selector}]
         self._created[name] = time.monotonic()
-        await self._api.post(collection_path(body), body)
+        status = await self._api.post(collection_path(body), body)
         self._standing.append(name)
+        if status >= HTTPStatus.BAD_REQUEST:  # no fault of the scheduler
+            self._created.pop(name, None)
+            print(f"creating {name}: HTTP {status}", flush=True)
 
     async def _churn_nodes(self) -> None:
         for number in count():
@@ -165,6 +182,8 @@ class Soak:
                 p99_ms=round(1e3 * quantiles([*latencies, latencies[-1]], n=100)[98], 1),
             )
             self.samples.append(sample)
+            if self._output is not None:
+                self._output.write_text(json.dumps([asdict(each) for each in self.samples], indent=1) + "\n")
             print("   ".join(f"{name} {value}" for name, value in asdict(sample).items()), flush=True)
 
     async def differences(self) -> tuple[dict[str, tuple[float, int]], int]:
@@ -213,7 +232,7 @@ def _path_of(pod: str) -> str:
 
 
 def read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as response:
+    with urllib.request.urlopen(url, timeout=60) as response:
         text: str = response.read().decode()
         return text
 
@@ -234,6 +253,8 @@ def grown(samples: list[Sample]) -> dict[str, tuple[float, float]]:
     bindings, if they are fewer.
     """
     third = len(samples) // 3
+    if third == 0:
+        return {"samples": (3, len(samples))}
     found: dict[str, tuple[float, float]] = {}
     first, second, last = (samples[each].bound for each in (third, 2 * third, -1))
     if last - second < LEAST_BOUND * (second - first):
@@ -246,22 +267,24 @@ def grown(samples: list[Sample]) -> dict[str, tuple[float, float]]:
     return found
 
 
-async def soak(cluster: ControlPlane, nodes: int, rate: float, seconds: float) -> tuple[list[Sample], list[str]]:
-    """The samples, and what is wrong."""
+async def soak(cluster: ControlPlane, nodes: int, rate: float, seconds: float, output: Path | None) -> list[str]:
+    """What is wrong. The samples are in `output`, also if the run ends early."""
     installed = install(cluster)
     port = free_port()
     async with connect(cluster.kubeconfig) as api:
         for first in range(0, nodes, 100):
             await asyncio.gather(*(create_node(api, node_name(i)) for i in range(first, min(first + 100, nodes))))
         scheduler = podwright((f"--health-address=127.0.0.1:{port}",)).start(cluster, installed)
-        url = f"http://127.0.0.1:{port}"
-        load = Soak(api, nodes, rate, url, scheduler.pid)
-        kubelets = asyncio.create_task(Kubelets(api, controlled=False, on_node=load.seen_on_node).run(asyncio.Event()))
-        await load.run(seconds)
-        sizes, waiting = await load.differences()
-        kubelets.cancel()
-        await asyncio.gather(kubelets, return_exceptions=True)
-        scheduler.stop()
+        scheduler.wait_ready(lambda: is_ready(port), READY_SECONDS)
+        load = Soak(api, nodes, rate, f"http://127.0.0.1:{port}", scheduler.pid, output)
+        try:
+            await load.run(seconds)
+            sizes, waiting = await load.differences()
+        except Exception:  # noqa: BLE001 -- an hour's figures must not be lost
+            print(traceback.format_exc(), scheduler.log_tail(), sep="\n", flush=True)
+            return [f"the run ended early, after {len(load.samples)} samples: see above"]
+        finally:
+            scheduler.stop()
     wrong = [
         f"{kind}: {cached:g} in the cache, {has} in the API" for kind, (cached, has) in sizes.items() if cached != has
     ]
@@ -271,7 +294,7 @@ async def soak(cluster: ControlPlane, nodes: int, rate: float, seconds: float) -
         f"{name}: {before:g} in the second third, {after:g} in the last"
         for name, (before, after) in grown(load.samples).items()
     ]
-    return load.samples, wrong
+    return wrong
 
 
 def main() -> None:
@@ -282,9 +305,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="a file for the samples, as JSON")
     given = parser.parse_args()
     with ControlPlane() as cluster:
-        samples, wrong = asyncio.run(soak(cluster, given.nodes, given.rate, given.hours * 3600))
-    if given.output is not None:
-        given.output.write_text(json.dumps([asdict(sample) for sample in samples], indent=1) + "\n")
+        wrong = asyncio.run(soak(cluster, given.nodes, given.rate, given.hours * 3600, given.output))
+        cluster.stop(keep_logs=bool(wrong))
     print("\n".join(wrong) or "nothing grew, and the caches have what the API server has")
     sys.exit(bool(wrong))
 

@@ -200,7 +200,7 @@ class ControlPlane:
                     raise
             time.sleep(0.2)
 
-    def service_account_kubeconfig(self, namespace: str, name: str, hours: int = 12) -> Path:
+    def service_account_kubeconfig(self, namespace: str, name: str, hours: int = 24) -> Path:
         """A kubeconfig with a token that the API server issues for a service account.
 
         Creates the account and its namespace if they are missing. RBAC decides what the account may do.

@@ -29,7 +29,7 @@ class FakeCluster:
 
 @pytest.fixture
 def cluster(monkeypatch):
-    monkeypatch.setattr(schedulers, "_is_ready", lambda _port: True)
+    monkeypatch.setattr(schedulers, "is_ready", lambda _port: True)
     return FakeCluster()
 
 

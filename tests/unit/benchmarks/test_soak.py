@@ -2,7 +2,12 @@
 pods are not where they should be.
 """
 
+import asyncio
+import json
+import os
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from benchmarks import soak
@@ -69,3 +74,68 @@ async def test_a_pod_without_a_node_counts_with_the_time_that_it_has_waited_and_
     for number in range(2):
         await load.delete(f"p{number}")
     assert (load.bound, load.never_bound, load.latencies()) == (1, 1, [])
+
+
+class FailingApi(FakeApi):
+    """Its watch fails as soon as there is a sample."""
+
+    def __init__(self, output):
+        self._output = output
+
+    async def get(self, _path):
+        return {"items": [], "metadata": {"resourceVersion": "1"}}
+
+    async def patch(self, _path, _body, _kind):
+        return 200
+
+    async def watch(self, _path, _version):
+        while not self._output.exists():
+            await asyncio.sleep(0.01)
+        raise RuntimeError("too old")
+        yield
+
+
+async def test_a_failure_of_the_kubelets_ends_the_run_and_is_said_and_the_samples_are_kept(
+    tmp_path, monkeypatch, capsys
+):
+    output, told = tmp_path / "samples.json", []
+
+    @asynccontextmanager
+    async def connect(_kubeconfig):
+        yield FailingApi(output)
+
+    scheduler = SimpleNamespace(
+        pid=os.getpid(),
+        wait_ready=lambda _ready, _seconds: told.append("waited"),
+        stop=lambda: told.append("stopped"),
+        log_tail=lambda: "the log",
+    )
+    monkeypatch.setattr(soak, "LEAST_INTERVAL", 0.01)
+    monkeypatch.setattr(soak, "install", lambda _cluster: None)
+    monkeypatch.setattr(soak, "connect", connect)
+    monkeypatch.setattr(soak, "podwright", lambda _given: SimpleNamespace(start=lambda _cluster, _installed: scheduler))
+    monkeypatch.setattr(soak, "read", lambda _url: "podwright_memory_in_use_bytes 1000000\n")
+    wrong = await soak.soak(SimpleNamespace(kubeconfig=None), nodes=1, rate=1.0, seconds=3.0, output=output)
+    samples = json.loads(output.read_text())
+    assert wrong == [f"the run ended early, after {len(samples)} samples: see above"]
+    assert "RuntimeError: too old" in (printed := capsys.readouterr().out)
+    assert "the log" in printed
+    assert told == ["waited", "stopped"]
+    assert samples[0]["in_use_mb"] == 1.0
+
+
+async def test_a_pod_that_the_api_server_refused_is_no_pod_without_a_node():
+    api = FakeApi()
+    api.post = refused
+    load = Soak(api, 1, 1.0, "", 0)
+    await load.create("p", 1)
+    await load.delete("p")
+    assert (load.never_bound, load.latencies()) == (0, [])
+
+
+async def refused(_path, _body):
+    return 504
+
+
+def test_too_few_samples_are_said():
+    assert grown(FLAT[:2]) == {"samples": (3, 2)}
