@@ -143,9 +143,10 @@ def machine_line(entries: list[Json]) -> str:
     unit = "pairs of runs" if pairs else "runs"
     pairs = pairs or sorted({int(entry[OURS]["runs"]) for entry in entries})
     commits = ", ".join(dict.fromkeys(c for entry in entries for c in entry["machine"]["commit"].split(", ")))
+    cpus = " or ".join(dict.fromkeys(entry["machine"]["cpu"] for entry in entries))
     times = f"{pairs[0]} to {pairs[-1]}" if len(pairs) > 1 else f"{pairs[0]}"
     return (
-        f"{machine['cpus']} cores of {machine['cpu']}, {machine['memory_gb']} GB; Kubernetes {machine['kubernetes']}, "
+        f"{machine['cpus']} cores of {cpus}, {machine['memory_gb']} GB; Kubernetes {machine['kubernetes']}, "
         f"etcd {machine['etcd']}, Python {machine['python']}, Podwright at {commits}. Medians of {times} {unit}."
     )
 
