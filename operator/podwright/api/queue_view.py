@@ -74,7 +74,7 @@ def view_status_of(report: QueueReport, first: PodInfo | None) -> dict[str, Any]
         **encode(replace(amounts_in(queues, name), capacity={}, first_waiting=waiting)),
         "state": rules.state,
         "guarantee": amount_texts({resource: quota.guarantee for resource, quota in quotas}),
-        "limit": amount_texts({resource: quota.limit for resource, quota in quotas}),
+        "limit": amount_texts({resource: quota.limit for resource, quota in quotas}, least=0),
         "conditions": [
             timed(condition, conditions_by_type(report.previous).get(condition.type), report.generation, report.now)
         ],

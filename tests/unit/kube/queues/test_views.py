@@ -85,7 +85,7 @@ async def views():
 async def test_a_namespace_has_the_status_of_the_queue_that_its_label_names():
     async with views() as it:
         it.rig.node("n", allocatable={GPU: "8"})
-        it.queue("ml", resources={GPU: {"guarantee": 2, "limit": 4}})
+        it.queue("ml", resources={GPU: {"guarantee": 2, "limit": 4}, "memory": {"limit": 0}})
         it.namespace("research", **{QUEUE_LABEL: "ml"})
         it.namespace("other")
         for name in ("a", "b"):
@@ -101,8 +101,8 @@ async def test_a_namespace_has_the_status_of_the_queue_that_its_label_names():
         it.core.shared_out()
         await until(lambda: it.status("research", "ml").get("share"))
         assert it.status("research", "ml") | {"conditions": []} == {
-            "conditions": [], "state": "Open", "summary": "nvidia.com/gpu 3 of 4", "guarantee": {GPU: "2"},
-            "limit": {GPU: "4"}, "share": {GPU: "4"}, "allocated": {GPU: "3"}, "borrowed": {GPU: "1"},
+            "conditions": [], "state": "Open", "summary": "memory 0 of 0; nvidia.com/gpu 3 of 4", "guarantee": {GPU: "2"},
+            "limit": {GPU: "4", "memory": "0"}, "share": {GPU: "4"}, "allocated": {GPU: "3"}, "borrowed": {GPU: "1"},
             "pending": {GPU: "8"}, "pendingPods": 3, "firstWaiting": {"pod": "research/d", "message": message},
         }  # fmt: skip
         await until(lambda: it.status("elsewhere", "ml").get("firstWaiting", {}).get("pod") == "elsewhere/a")
