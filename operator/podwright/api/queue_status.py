@@ -131,7 +131,7 @@ class QueueReport:
 
     `counts`: whether this object is the queue of its name. `problem`: what is wrong with its newest generation, whose
     spec is `spec`; empty for nothing. `orphan`: whether it is that there is no such parent. `previous`: the status that
-    it has. `now`: an RFC 3339 time. Shares are as they were last computed.
+    it has. `now`: an RFC 3339 time. Shares are as in `Accounts.last_shared_out`.
     """
 
     queues: Queues

@@ -319,6 +319,11 @@ class Accounts:
         tree.compute_shares()
         return tree
 
+    def last_shared_out(self) -> QueueTree:
+        """The tree, with the shares as they were last computed, or as they are now if the tree has just been built."""
+        tree = self.tree()
+        return tree if tree.top.share or not tree.resources else self.shared_out()
+
     def sample_usage(self, now: float) -> Generator[None, None, None]:
         """Counts what all queues of the tree, and their users, have as used since the last call. `now`: seconds since the
         epoch. Yields between two steps, in which queues may change.
@@ -339,8 +344,8 @@ class Accounts:
                 yield
 
     def last_share(self, name: str) -> Mapping[str, int]:
-        """The queue's fair share as it was last computed."""
-        return self.tree().last_share(name)
+        """The queue's fair share, as in `last_shared_out`."""
+        return self.last_shared_out().last_share(name)
 
     def shut_by(self, name: str) -> str:
         """Which state of the queue, or of one above it, keeps its pods from starting; empty if they may start."""

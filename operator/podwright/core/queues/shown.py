@@ -59,9 +59,9 @@ def waiting_below(queues: Queues, name: str) -> int:
 
 def is_owed(queues: Queues, name: str) -> bool:
     """True if one of the first pods that wait could start, and the queue and those above it would still have no
-    more than they are entitled to, by the shares as they were last computed.
+    more than they are entitled to, by the shares as in `last_shared_out`.
     """
-    pods, queue = queues.pods.get(name), queues.tree().get(name)
+    pods, queue = queues.pods.get(name), queues.last_shared_out().get(name)
     if pods is None or queue is None or queues.shut_by(name):
         return False
     first = islice(pods.waiting.items(), FIRST_PODS)

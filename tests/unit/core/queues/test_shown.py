@@ -7,9 +7,11 @@ from functools import partial
 from podwright.api.queue_status import QueueReport, status_of
 from podwright.api.queue_view import view_status_of
 from podwright.core.queues import shown
-from podwright.core.queues.shown import first_bound, namespaces_of
+from podwright.core.queues.queues import QueueRules
+from podwright.core.queues.shown import first_bound, is_owed, namespaces_of
+from podwright.core.queues.tree import Quota
 from podwright.simulator.queue_rows import rows_of
-from support.queues.reclaims import QueuedCluster, queue
+from support.queues.reclaims import GPU, QueuedCluster, queue
 
 NOWHERE = {"nodeSelector": {"there": "none"}}
 
@@ -73,3 +75,17 @@ def test_bounds_are_asked_for_some_pods_and_once_for_each_gang(monkeypatch):
     assert asked == {"of": 50 + 1, "of_gang": 1}, "a gang asks for one of its pods"
     assert namespaces_of(cluster.queues, "q") == {"default": None}
     assert asked == {"of": 2 * (50 + 1), "of_gang": 2}
+
+
+def test_a_status_right_after_a_change_of_the_tree_has_capacity_and_share():
+    cluster = QueuedCluster([16], [queue("q", gpu={"limit": 8})])
+    cluster.waits("a", "q", 4)
+    report = QueueReport(queues=cluster.queues, name="q", generation=1, spec={}, previous={}, now="")
+    before = status_of(report)
+    assert (before["capacity"], before["share"]) == ({GPU: "16"}, {GPU: "4"})
+    assert is_owed(cluster.queues, "q")
+    cluster.queues.set(QueueRules("other", quotas={"memory": Quota()}))  # that no queue has named, so the tree is built
+    after = status_of(report)
+    assert (after["capacity"][GPU], after["share"]) == ("16", {GPU: "4"})
+    cluster.queues.remove("other")
+    assert is_owed(cluster.queues, "q")
