@@ -277,17 +277,15 @@ def whole_slices(near: Closeness, pods: Sequence[PodInfo]) -> int:
     return near.slice_size if whole else 0
 
 
-def emptied_domains(
-    framework: Framework, cache: Cache, near: Closeness, pods: Sequence[PodInfo], needed: int
-) -> Iterator[Bools]:
-    """The domains of the required level, each bool[nodes], that would take so many of the pods without others,
-    the smallest first.
+def emptied_domains(bounds: CapacityBounds, cache: Cache, near: Closeness, needed: int) -> Iterator[Bools]:
+    """The domains of the required level, each bool[nodes], that would take so many of the pods of `bounds` without
+    others, the smallest first.
     """
     try:
         tree = cache.topologies.tree(near)
     except UnknownLevelError:
         return
-    rooms = rooms_of(CapacityBounds(framework, cache, pods), tree, whole_slices(near, pods), emptied=True)
+    rooms = rooms_of(bounds, tree, whole_slices(near, bounds.pods), emptied=True)
     total, most = rooms[tree.required]
     enough = np.flatnonzero(most >= needed)
     for position in enough[np.argsort(total[enough], kind="stable")].tolist():

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final
 
 from podwright.core.cycle import Placement
@@ -38,9 +39,9 @@ from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
 from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.preemption.budgets import KIND, BudgetRules
-from podwright.core.preemption.queue_claims import claim_of, has_queue
+from podwright.core.preemption.queue_claims import QueueClaim, claim_of, has_queue
 from podwright.core.preemption.units import Unit, complete, victims_are_going
-from podwright.core.queues.flavors import NOWHERE, Place
+from podwright.core.queues.flavors import Place
 from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.deadline import Deadline
@@ -108,17 +109,18 @@ class GroupPreemptor:
             return unresolvable(_PREFIX + NO_VICTIMS)
         if shortage(group, cache, args_of(self.framework.profile)):
             return unschedulable(_PREFIX + MIN_RESOURCES)
-        tries: Iterable[Try] = [Try(pods)]
-        if queued:
-            tries = self._tries(pods)
-        elif cache.groups.may_shrink:
-            tries = [Try(pods, shrinks=True), Try(pods)]
         found: Found = unschedulable()
         best: Try | None = None
         work = 0
         try:
+            bounds = CapacityBounds(self.framework, cache, pods)
+            tries: Iterable[Try] = [Try(bounds)]
+            if queued:
+                tries = self._tries(bounds, priority)
+            elif cache.groups.may_shrink:
+                tries = [Try(bounds, shrinks=True), Try(bounds)]
             for each in tries:
-                work += len(each.pods) * (WORK_OF_A_TRIAL + cache.table.count)
+                work += each.bounds.members * (WORK_OF_A_TRIAL + cache.table.count)
                 if best is not None and work > MOST_WORK:
                     break
                 best = best or each
@@ -133,26 +135,31 @@ class GroupPreemptor:
             return Status(Code.ERROR, (str(fault),), fault.plugin)
         return found
 
-    def _tries(self, pods: Sequence[PodInfo]) -> Iterator[Try]:
+    def _tries(self, whole: CapacityBounds, priority: int) -> Iterator[Try]:
         """For a gang of a queue. What the queue may take is not enough to try all nodes and all members at once."""
-        cache, near = self.cache, self.group.near
-        needed = _needed(cache, self.group, pods)
-        some = (pods, needed) if 0 < len(needed) < len(pods) else (pods,)
-        for members, splits_units in (*((each, False) for each in some), (some[-1], True)):
-            for place, there in queues_of(cache).places.shared_by(pods):
+        cache, near, pods = self.cache, self.group.near, whole.pods
+        needed, rules = _needed(cache, self.group, pods), BudgetRules(cache.store.list(KIND))
+        some = [whole]
+        if 0 < len(needed) < len(pods):
+            some.append(CapacityBounds(self.framework, cache, needed))
+        places = queues_of(cache).places.shared_by(pods)
+        claims: dict[tuple[int, Place], QueueClaim | None] = {}
+        for bounds, splits_units in (*((each, False) for each in some), (some[-1], True)):
+            for place, there in places:
+                if (key := (bounds.members, place)) not in claims:
+                    claim = claim_of(cache, bounds.pods, priority, rules, self.now, place)
+                    claims[key] = None if claim is None or claim.is_vain else claim
                 domains: Iterable[Bools | None] = (None,)
                 if near.required:
-                    domains = emptied_domains(self.framework, cache, near, members, max(1, len(needed)))
-                for within in domains:
-                    yield Try(members, both(within, there), splits_units=splits_units, place=place, there=there)
+                    domains = emptied_domains(bounds, cache, near, max(1, len(needed)))
+                for within in domains if claims[key] is not None else islice(domains, 1):
+                    yield Try(bounds, both(within, there), splits_units=splits_units, claim=claims[key], there=there)
 
     def _try(self, attempt: Try) -> Found:
-        cache, group, pods = self.cache, self.group, attempt.pods
-        bounds = CapacityBounds(self.framework, cache, pods)
+        cache, group, bounds = self.cache, self.group, attempt.bounds
         if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
             return unschedulable(_PREFIX + objection)
-        priority = priority_of(group, pods)
-        potential = potential_victims_of(self.framework, cache, attempt, priority, bounds, self.now)
+        potential = potential_victims_of(self.framework, cache, attempt, priority_of(group, bounds.pods))
         if potential is None:
             return unresolvable(_PREFIX + NO_VICTIMS)
         cache.deadline.expect(REMOVAL_SECONDS * len(potential.pods))
@@ -161,7 +168,7 @@ class GroupPreemptor:
             cache.deadline.point()
             if (objection := why_infeasible(group, cache, bounds)) is not None:
                 return unschedulable(_PREFIX + objection)
-            decision = self.replan(pods)
+            decision = self.replan(bounds.pods)
             if isinstance(decision, GangPlacement):
                 placements = decision.placements
                 return select_victims(self.framework, transaction, placements, potential, self.now) or decision
@@ -179,16 +186,16 @@ def _has_searched(found: Found) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """These members, with victims on these nodes (bool[nodes]; None: all). `splits_units`, `place`: see QueueClaim;
-    `there`: bool[nodes], those of the place.
+    """The members of `bounds`, with victims on these nodes (bool[nodes]; None: all). `splits_units`: see QueueClaim;
+    `there`: bool[nodes], those of its place. `claim`: of a gang of a queue; None if it would be in vain.
 
     `shrinks`: gangs that have more members than their minimum lose no more than these.
     """
 
-    pods: Sequence[PodInfo]
+    bounds: CapacityBounds
     within: Bools | None = None
     splits_units: bool = False
-    place: Place = NOWHERE
+    claim: QueueClaim | None = None
     there: Bools | None = None
     shrinks: bool = False
 
@@ -202,24 +209,21 @@ def _needed(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Sequence[
 
 
 def potential_victims_of(
-    framework: Framework,
-    cache: Cache,
-    attempt: Try,
-    priority: int,
-    bounds: CapacityBounds,
-    now: float,
+    framework: Framework, cache: Cache, attempt: Try, priority: int
 ) -> PotentialVictims | ClaimedVictims | None:
     """None if no pod may be evicted."""
-    pods, within = attempt.pods, attempt.within
+    bounds, within, claim = attempt.bounds, attempt.within, attempt.claim
+    pods = bounds.pods
     if not has_queue(cache, pods[0]):
         found = PotentialVictims(
             framework, cache, members=pods, priority=priority, bounds=bounds, shrinks=attempt.shrinks
         )
         return None if attempt.shrinks and not found.pods else found
-    claim = claim_of(cache, pods, priority, BudgetRules(cache.store.list(KIND)), now, attempt.place)
-    if claim is None or (attempt.splits_units and not claim.may_split_units):
+    if claim is None:
         return None
-    if claim.is_vain:
+    queues_of(cache).shared_out()
+    claim.release([*claim.taken])  # by the try before
+    if attempt.splits_units and not claim.may_split_units:
         return None
     claim.splits_units = attempt.splits_units
     useful = useful_nodes(framework, pods, bounds)

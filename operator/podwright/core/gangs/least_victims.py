@@ -82,16 +82,14 @@ class LeastVictims:
         """What is found, or something better. `attempt`: found it, or is the first that did not. Leaves the cache as it
         was.
         """
-        cache, group = self.joint.cache, self.joint.group
-        bounds = CapacityBounds(self.joint.framework, cache, attempt.pods)
+        cache, group, bounds = self.joint.cache, self.joint.group, attempt.bounds
         if why_infeasible(group, cache, bounds, emptied=True) is not None:
             return found
         whole = replace(attempt, within=attempt.there)
-        priority = priority_of(group, attempt.pods)
-        potential = potential_victims_of(self.joint.framework, cache, whole, priority, bounds, self.now)
+        potential = potential_victims_of(self.joint.framework, cache, whole, priority_of(group, bounds.pods))
         if potential is None:
             return found
-        units = self._in_question(potential, found, attempt.pods)
+        units = self._in_question(potential, found, bounds.pods)
         if not units:
             return found
         cache.deadline.expect(2 * SECONDS)
@@ -206,7 +204,7 @@ class LeastVictims:
         left: float,
     ) -> tuple[Found, float]:
         """An answer with these units, else `found`, and how much of the time is left."""
-        joint, pods = self.joint, attempt.pods
+        joint, pods = self.joint, bounds.pods
         cache = joint.cache
         least = max(1, cache.groups.lacking(joint.group))
         if isinstance(found, GangPreemption):

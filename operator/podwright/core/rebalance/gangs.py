@@ -23,7 +23,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState
 from podwright.core.gangs.branches import Branch, branch_of
-from podwright.core.gangs.capacity_bounds import emptied_domains
+from podwright.core.gangs.capacity_bounds import CapacityBounds, emptied_domains
 from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.gathering import slot_for
 from podwright.core.gangs.plan import GangPlanner
@@ -200,7 +200,8 @@ class RoomSearch:
             return self._seat_parts(branch, within)
         best: tuple[int, Bools] | None = None
         why, pods = "no other nodes take the pods that are in its way", branch.all_untried
-        domains = emptied_domains(self.framework, self.transaction.cache, branch.near, pods, len(pods))
+        cache = self.transaction.cache
+        domains = emptied_domains(CapacityBounds(self.framework, cache, pods), cache, branch.near, len(pods))
         for nodes in islice(domains, most):
             undo = self.undoer()
             try:

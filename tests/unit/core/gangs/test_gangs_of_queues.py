@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -219,3 +220,33 @@ def test_every_zone_is_tried_until_one_gives_enough(monkeypatch):
     assert cluster.gang_victims("gang") == ["b198", "b199"]
     monkeypatch.setattr(gang_preemption, "MOST_WORK", 40 * 2 * 5_050)
     assert cluster.gang_victims("gang") == []
+
+
+def test_what_was_taken_in_a_zone_that_did_not_do_may_be_taken_in_the_next_one():
+    cluster = QueuedCluster([4, 4], [queue("a"), queue("b", reclaim_min_runtime=60.0)])
+    for i in range(8):
+        cluster.runs(f"b{i}", "b", f"n{i // 4}", since=10 if i < 2 else 3600)
+    cluster.waits("b-more", "b")
+    cluster.gang("gang", "a", 2, gpus=2)
+    cluster.group("gang", 2, schedulingConstraints={"topology": [{"key": ZONE}]})
+    assert cluster.gang_victims("gang") == ["b4", "b5", "b6", "b7"]
+
+
+@pytest.mark.parametrize(("min_count", "claims"), [(3, 1), (2, 2)])
+def test_what_the_queue_may_take_is_computed_once_for_the_same_members(min_count, claims, monkeypatch):
+    cluster, counts = QueuedCluster([4, 4], [queue("a"), queue("b")]), Counter[str]()
+    for i in range(8):
+        cluster.runs(f"a{i}", "a", f"n{i % 2}")
+    cluster.waits("b-more", "b")
+    cluster.gang("gang", "a", 3, min_count=min_count)
+    cluster.group("gang", min_count, schedulingConstraints={"topology": [{"key": ZONE}]})
+    for name in ("claim_of", "CapacityBounds"):
+        count = partial(_counted, counts, name, getattr(gang_preemption, name))
+        monkeypatch.setattr(gang_preemption, name, count)
+    assert cluster.gang_victims("gang") == []
+    assert counts == {"claim_of": claims, "CapacityBounds": claims}
+
+
+def _counted(counts, name, call, *args):
+    counts[name] += 1
+    return call(*args)
