@@ -50,8 +50,9 @@ def described_amounts(description: str) -> Any:
 class QueueCondition(Condition):
     type: str = declared(
         "Accepted (the newest generation is valid) and Active (pods of the queue are scheduled). Only while they hold: "
-        "OverLimit (pods that run have more than a limit), FlavorWithoutNodes (no node has the labels of a flavor) and "
-        "CapacityUnknown (not all devices of a class are counted).",
+        "OverLimit (pods that run have more than a limit), FlavorWithoutNodes (no node has the labels of a flavor), "
+        "CapacityUnknown (not all devices of a class are counted) and GuaranteesNotCovered (queues below may lack what "
+        "they are guaranteed).",
         maxLength=316,
     )
     reason: str = declared(

@@ -36,6 +36,8 @@ from podwright.core.framework.validation import Problem
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.similar_names import did_you_mean, similar_name
 from podwright.core.queues.queues import QueueRules, Queues
+from podwright.core.queues.shown import UNCOVERED
+from podwright.core.queues.validity import uncovered
 from podwright.core.state.cache import Cache
 from podwright.kube.bounded_files import read_at_most
 from podwright.policies.findings import Finding, Level
@@ -244,6 +246,10 @@ def _queue_findings(given: Sequence[_Policy]) -> Iterator[Finding]:
         tree.set(queue)
     for name, problem_of_tree in tree.problems.items():
         yield from _errors(found[name], problem_of_tree)
+    for name in found.keys() & tree.names():
+        at = tree.queue(name)
+        if found.keys() >= {*at.names()} and (warning := uncovered(at)) is not None:
+            yield found[name].finding("warning", UNCOVERED, warning.where, warning.problem)
 
 
 def _findings_alone(policy: _Policy, parse: Callable[[Manifest], object]) -> Iterator[Finding]:

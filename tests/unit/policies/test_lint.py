@@ -268,6 +268,17 @@ def test_queues_are_checked_as_a_tree(tmp_path: Path) -> None:
     ]
 
 
+def test_guarantees_that_the_parent_does_not_cover_are_a_warning(tmp_path: Path) -> None:
+    result = run(tmp_path, queues(("a", "", 0, 8), ("b", "a", 6, 8), ("c", "", 0, 8)))
+    assert result.exit_code == 0
+    assert result.output.splitlines()[0] == (
+        "p.yaml:4:60: warning: SchedulingQueue a: spec.resources[nvidia.com/gpu].guarantee: the queues right below are"
+        " guaranteed 6, more than the 0 of this queue, so they may get less [GuaranteesNotCovered]"
+    )
+    beside = run(tmp_path, queues(("b", "a", 0, 8), ("c", "b", 6, 8), ("d", "", 0, 8)))
+    assert "warning" not in beside.output, "a is not known"
+
+
 def test_a_parent_that_is_in_no_file_is_a_note(tmp_path: Path) -> None:
     result = run(tmp_path, queues(("a", "cluster", 1, 2)))
     assert result.exit_code == 0

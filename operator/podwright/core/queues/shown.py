@@ -15,10 +15,12 @@ from podwright.core.queues.claimed_devices import class_of, is_of_class
 from podwright.core.queues.flavors import field_of, labels_text, parts_of
 from podwright.core.queues.queues import Queues
 from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.validity import uncovered
 
 OVER_LIMIT: Final = "OverLimit"
 NO_NODES: Final = "FlavorWithoutNodes"
 UNKNOWN_CAPACITY: Final = "CapacityUnknown"
+UNCOVERED: Final = "GuaranteesNotCovered"
 
 FIRST_PODS: Final = 16
 """How many waiting pods of a queue `is_owed` looks at."""
@@ -28,7 +30,7 @@ MOST_PODS: Final = 512
 
 def warnings(queues: Queues, name: str) -> Mapping[str, InvalidObjectError]:
     """What a queue of the tree says that does not agree with the cluster, or is not known of it, by OVER_LIMIT,
-    NO_NODES or UNKNOWN_CAPACITY.
+    NO_NODES or UNKNOWN_CAPACITY. UNCOVERED: what the queues right below are guaranteed, they may lack.
     """
     queue, found = queues.queue(name), dict[str, InvalidObjectError]()
 
@@ -48,6 +50,8 @@ def warnings(queues: Queues, name: str) -> Mapping[str, InvalidObjectError]:
         if flavor in queues.flavors.labels and not queues.flavors.has_nodes(flavor):
             where = f"spec.flavors[{flavor}].nodeSelector"
             warn(NO_NODES, where, f"no node has the labels {labels_text(queues.flavors.labels[flavor])}")
+    if (problem := uncovered(queue)) is not None:
+        found[UNCOVERED] = problem
     return found
 
 

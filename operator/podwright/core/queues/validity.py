@@ -9,7 +9,8 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.queues.amounts import amount_text
 from podwright.core.queues.flavors import Labels, field_of, labels_text
 from podwright.core.queues.rules import QueueRules
-from podwright.core.queues.tree import Queue, QueueSpec, QueueTree
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.tree import NO_QUOTA, Queue, QueueSpec, QueueTree
 
 MAX_DEPTH: Final = 100
 """The most levels of queues."""
@@ -93,6 +94,46 @@ def overcommitted(queue: Queue) -> InvalidObjectError | None:
             text = f"the queues right below are guaranteed {below}, more than the {own} of this queue"
             return InvalidObjectError(where, text, kind="SchedulingQueue", name=queue.spec.name)
     return None
+
+
+def uncovered(queue: Queue) -> InvalidObjectError | None:
+    """Why the queues right below a queue may lack what they are guaranteed, although they do not contradict its own
+    guarantee: its limit is less, or it has no guarantee and others may get its share.
+    """
+    for resource, amount in sorted(queue.guaranteed.items()):
+        quota = queue.spec.quotas.get(resource, NO_QUOTA)
+        if quota.guarantee > 0 or _is_sure(queue, resource, amount):
+            continue
+        below = amount_text(resource, amount)
+        if UNBOUNDED != quota.limit < amount:
+            field, more = "limit", f"this limit of {amount_text(resource, quota.limit)}"
+        else:
+            field, more = "guarantee", f"the {amount_text(resource, 0)} of this queue, so they may get less"
+        text = f"the queues right below are guaranteed {below}, more than {more}"
+        where = f"{field_of(resource)}.{field}"
+        return InvalidObjectError(where, text, kind="SchedulingQueue", name=queue.spec.name)
+    return None
+
+
+def _is_sure(queue: Queue, resource: str, amount: int) -> bool:
+    """True if the queue gets this amount if it is there, whatever others request."""
+    for above in queue.path:
+        quota = above.spec.quotas.get(resource, NO_QUOTA)
+        if UNBOUNDED != quota.limit < amount:
+            return False
+        if quota.guarantee:
+            return quota.guarantee == UNBOUNDED or quota.guarantee >= amount
+        assert above.parent is not None, "the top has no parent"
+        if quota.weight <= 0 or any(_gets_before(each, above, resource) for each in above.parent.children):
+            return False
+    return True
+
+
+def _gets_before(other: Queue, queue: Queue, resource: str) -> bool:
+    """True if the other queue of the same parent may get something before this one, which has no guarantee, or beside it."""
+    quota = other.spec.quotas.get(resource, NO_QUOTA)
+    first = quota.guarantee or (quota.weight > 0 and other.spec.priority >= queue.spec.priority)
+    return other is not queue and quota.limit != 0 and bool(first)
 
 
 def flavors_of(tree: QueueTree, specs: Mapping[str, QueueRules]) -> dict[str, tuple[str, Labels]]:

@@ -15,7 +15,7 @@ from podwright.api.queue_status import QueueReport, usage_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw
 from podwright.core.queues.queues import queues_of
-from podwright.core.queues.shown import NO_NODES, OVER_LIMIT
+from podwright.core.queues.shown import NO_NODES, OVER_LIMIT, UNCOVERED
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import Resource
@@ -108,7 +108,8 @@ class QueueDoor(CheckedDoor):
 
     def warnings_of(self, status: Mapping[str, Any]) -> Mapping[str, str]:
         conditions = status.get("conditions", ()) if self._kind is SCHEDULING_QUEUES else ()
-        return {each["type"]: each["message"] for each in conditions if each["type"] in (OVER_LIMIT, NO_NODES)}
+        told = (OVER_LIMIT, NO_NODES, UNCOVERED)
+        return {each["type"]: each["message"] for each in conditions if each["type"] in told}
 
     def _problem(self, name: str, seen: SeenObject) -> tuple[str, bool]:
         """What is wrong with the queue, and whether it is its parent."""

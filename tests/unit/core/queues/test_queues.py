@@ -13,6 +13,7 @@ from podwright.core.objects.selectors import parse_label_selector
 from podwright.core.queues.bounds import Bounds
 from podwright.core.queues.membership import Membership
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.shown import warnings
 from podwright.core.queues.tree import Quota
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
@@ -315,6 +316,49 @@ def test_guarantees_of_children_above_the_parents_are_written_as_kubernetes_does
     queues.set(QueueRules("child", "parent", quotas={"cpu": Quota(guarantee=5000)}))
     text = "the queues right below are guaranteed 5, more than the 1500m of this queue"
     assert queues.problems["parent"].problem == text
+
+
+@pytest.mark.parametrize(
+    ("parent", "rival", "told"),
+    [
+        pytest.param({}, {}, "guarantee: the queues right below are guaranteed 6, more than the 0", id="no guarantee"),
+        pytest.param({}, {"guarantee": 8, "weight": 0}, "guarantee: ", id="another one is guaranteed"),
+        pytest.param({"limit": 4}, {}, "limit: the queues right below are guaranteed 6, more than this limit of 4"),
+        pytest.param({"limit": 4}, None, "limit: ", id="a limit, alone"),
+        pytest.param({"weight": 0}, None, "guarantee: ", id="alone without a weight"),
+        pytest.param({"guarantee": 6}, {}, "", id="guaranteed"),
+        pytest.param({}, None, "", id="alone"),
+        pytest.param({}, {"weight": 0}, "", id="another one has no part in what is left"),
+        pytest.param({}, {"limit": 0}, "", id="another one may have none of it"),
+        pytest.param({}, {"priority": 99}, "", id="another one comes later"),
+    ],
+)
+@pytest.mark.parametrize("levels", [1, 3])
+def test_guarantees_that_the_parent_does_not_cover_are_a_warning(parent, rival, told, levels):
+    """Told if, and only if, a rival leaves less to the child than it is guaranteed. `levels`: queues alone above it."""
+
+    def spec(name, above, amounts):
+        amounts = dict(amounts)
+        return QueueRules(name, above, amounts.pop("priority", 100), gpus(**amounts))
+
+    specs = [spec("parent-0", "", parent)]
+    specs += [QueueRules(f"parent-{level}", f"parent-{level - 1}") for level in range(1, levels)]
+    specs.append(spec("child", specs[-1].name, {"guarantee": 6}))
+    if rival is not None:
+        specs.append(spec("rival", "", rival))
+    made = Cache()
+    made.set_node(parse_node(make_node("n", allocatable={GPU: "10"})))
+    declared = queues_of(made)
+    for each in specs:
+        declared.set(each)
+    for name in ("child", "rival"):
+        declared.add_waiting(a_pod(name, name, 100))
+    problem = warnings(declared, f"parent-{levels - 1}").get("GuaranteesNotCovered")
+    assert (problem is not None) == (declared.share("child")[GPU] < 6) == bool(told)
+    if problem is not None and levels == 1:
+        assert told in f"{problem}"
+    assert not declared.problems
+    assert "GuaranteesNotCovered" not in warnings(declared, "child")
 
 
 class TestFirmPods:

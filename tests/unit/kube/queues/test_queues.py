@@ -128,6 +128,21 @@ async def test_a_limit_under_what_runs_is_one_warning():
         assert [reason for _, reason, _ in it.rig.recorder.events if reason == "OverLimit"] == ["OverLimit"]
 
 
+async def test_guarantees_that_others_may_take_are_one_warning_until_the_parent_has_them():
+    async with queues() as it:
+        it.put("top", resources={GPU: {"limit": 8}})
+        it.put("team", parent="top", resources={GPU: {"guarantee": 6}})
+        it.put("rival", resources={GPU: {}})
+        text = "the queues right below are guaranteed 6, more than the 0 of this queue, so they may get less"
+        expected = f"SchedulingQueue top: spec.resources[{GPU}].guarantee: {text}"
+        await until(lambda: it.written.get("top"))
+        assert it.condition("top", "GuaranteesNotCovered")["message"] == expected
+        assert it.condition("top")["status"] == it.condition("top", "Active")["status"] == "True"
+        assert it.rig.recorder.events == [("top", "GuaranteesNotCovered", expected)]
+        it.put("top", 2, resources={GPU: {"guarantee": 6}})
+        await until(lambda: len(it.written["top"][-1]["conditions"]) == 2)
+
+
 async def test_how_many_devices_queues_share_and_that_some_are_not_counted(monkeypatch):
     monkeypatch.setattr(device_supply, "MOST_IN_POOL", 2)
     async with queues() as it:
