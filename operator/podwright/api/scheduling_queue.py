@@ -161,7 +161,8 @@ class SchedulingQueueSpec:
         **unique_by("name"),
     )
     namespace_selector: Selector | None = declared(
-        "Selects by their labels the namespaces whose pods may use the queue. Not given, or empty: every namespace.",
+        "Selects by their labels the namespaces whose pods may use the queue and those below it. Not given, or empty: "
+        "every namespace.",
         default=None,
     )
     state: Literal["Open", "Hold", "Drain", "Closed"] = declared(

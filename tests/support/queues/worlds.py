@@ -320,8 +320,7 @@ class QueuedWorld:
         self.queues.names()
         for pod in (*self.waiting.values(), *placed):
             name = labels[pod.uid].get(QUEUE_LABEL) or namespace.get(QUEUE_LABEL, "")
-            rules = self.queues.get(name)
-            usable = rules is None or rules.namespaces.matches(namespace)
+            usable = all(self._rules(above).namespaces.matches(namespace) for above in self.queues.path(name))
             assert self.queues.queue_of(pod) == (name if usable else "")
             assert not self.queues.names_queue(pod) or name
 

@@ -6,7 +6,7 @@ empty term matches nothing. Sources: the Kubernetes API reference, "LabelSelecto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from podwright.core.objects.dataclass import dataclass
@@ -81,6 +81,16 @@ def value_count(selector: LabelSelector) -> int:
 
 NOTHING: Final = LabelSelector((), nothing=True)
 EVERYTHING: Final = LabelSelector(())
+
+
+def all_of(selectors: Iterable[LabelSelector]) -> LabelSelector:
+    """A selector of what all of these match."""
+    bounds = [selector for selector in selectors if not selector.empty]
+    if len(bounds) < 2:
+        return bounds[0] if bounds else EVERYTHING
+    if any(selector.nothing for selector in bounds):
+        return NOTHING
+    return LabelSelector(tuple(requirement for selector in bounds for requirement in selector.requirements))
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Bounds:
             problem = accounts.structure.problem(name)
             return Bound(name, f"queue {name} {'does not exist' if problem is None else f'is invalid: {problem}'}")
         if found != name:
-            return Bound(name, f"namespace {pod.namespace} may not use queue {name}")
+            return Bound(name, f"namespace {pod.namespace} may not use queue {self._refusing(queue, pod.namespace)}")
         if queue.children:
             return Bound(name, f"queue {name} has queues below it, so no pods start in it")
         if name in accounts.structure.shut:
@@ -178,6 +178,13 @@ class Bounds:
         )
 
     # Internals
+
+    def _refusing(self, queue: Queue, namespace: str) -> str:
+        """Names the queue, or the one above it, that does not admit the namespace."""
+        name, labels = queue.spec.name, self._accounts.membership.labels_of(namespace)
+        valid = self._accounts.structure.valid
+        by = next((each for each in queue.names() if not valid[each].namespaces.matches(labels)), name)
+        return name if by == name else f"{by}, which is above queue {name}"
 
     def _bound_of(
         self, tree: QueueTree, queue: Queue, pod: PodInfo, amounts: Mapping[str, int], trying: bool

@@ -46,7 +46,7 @@ class Membership:
         self._of_namespace: dict[str, Mapping[str, str]] = {}
         """The labels of namespaces that have any."""
         self._selectors: dict[str, LabelSelector] = {}
-        """By queue that not all namespaces may use: those that may."""
+        """By queue that not all namespaces may use: those that it and all queues above it admit."""
         self.first_labels: dict[str, tuple[LabelSet, str, str]] = {}
         """By uid of pods with a node whose labels, QUEUE_ANNOTATION or POLICY_ANNOTATION have changed there: those with
         which they got it.
@@ -111,9 +111,13 @@ class Membership:
         return name
 
     def allows(self, queue: str, namespace: str) -> bool:
-        """True if pods of the namespace may use the queue, as far as its selector is concerned."""
+        """True if pods of the namespace may use the queue, as far as selectors are concerned."""
         selector = self._selectors.get(queue)
         return selector is None or selector.matches(self._of_namespace.get(namespace, _NO_LABELS))
+
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """The labels of a namespace."""
+        return self._of_namespace.get(namespace, _NO_LABELS)
 
     def labelled(self) -> Iterator[tuple[str, str]]:
         """The namespaces whose label names a queue, with its name."""

@@ -17,8 +17,9 @@ State = Literal["Open", "Hold", "Drain", "Closed"]
 class QueueRules(QueueSpec):
     """A queue of the cluster. Runtimes are in seconds.
 
-    `state`: pods start only in an Open queue whose parents are Open, too. `namespaces`: whose pods may use the queue.
-    `lending`: by resource, how much of the unused guarantee other queues may use; all that is not named here.
+    `state`: pods start only in an Open queue whose parents are Open, too. `namespaces`: whose pods may use the queue,
+    and those below it. `lending`: by resource, how much of the unused guarantee other queues may use; all that is not
+    named here.
     `flavors`: in the order in which the queue's pods are to use them, each with the labels of its nodes; empty: another
     queue says which.
     """

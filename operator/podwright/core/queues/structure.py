@@ -13,7 +13,7 @@ from typing import Protocol
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.objects.selectors import EVERYTHING, LabelSelector, all_of
 from podwright.core.queues.claimed_devices import is_of_class
 from podwright.core.queues.flavors import Labels
 from podwright.core.queues.rules import QueueRules
@@ -156,8 +156,7 @@ class Structure:
             if kept := _kept(rules):
                 tree.keep(name, kept)
         self._pods.count_pods_of(tree, self.valid)
-        for name, rules in self.valid.items():
-            self._pods.may_use(name, rules.namespaces)
+        self._admit(tree, self.valid)
         for name in self._pods.restricted() - self.valid.keys():
             self._pods.may_use(name, EVERYTHING)
         return tree
@@ -174,6 +173,7 @@ class Structure:
         self.valid[spec.name] = spec
         self._pods.count_pods_of(tree, [spec.name])
         self._put(tree, spec)
+        self._admit(tree, [spec.name])
         return True
 
     def _replaced_by(self, before: QueueRules, spec: QueueRules) -> bool:
@@ -192,6 +192,8 @@ class Structure:
         tree.replace(spec)
         self._put(tree, spec)
         self._check(tree, before.parent)
+        if before.namespaces is not spec.namespaces or (before.parent != spec.parent and self._pods.restricted()):
+            self._admit(tree, tree.below([spec.name]))
         return True
 
     def _dropped(self, spec: QueueRules) -> bool:
@@ -219,7 +221,12 @@ class Structure:
             tree.keep(spec.name, kept)
         self._check(tree, spec.name)
         self._check(tree, spec.parent)
-        self._pods.may_use(spec.name, spec.namespaces)
+
+    def _admit(self, tree: QueueTree, names: Iterable[str]) -> None:
+        """Tells which namespaces may use these queues: those that they and all queues above them admit."""
+        for name in names:
+            path = () if (queue := tree.get(name)) is None else queue.path
+            self._pods.may_use(name, all_of([self.valid[above.spec.name].namespaces for above in path]))
 
     def _changeable(self, before: QueueRules | None, after: QueueRules | None) -> QueueTree | None:
         """The tree, if it can be changed for this queue alone: the same resources are named by any queue as before, and

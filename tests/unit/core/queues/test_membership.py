@@ -69,6 +69,37 @@ def test_a_running_pod_of_such_a_namespace_fills_no_quota(cache, queues):
     assert queues.capacity() == {GPU: 4}
 
 
+def test_a_namespace_may_use_a_queue_only_if_all_above_it_admit_it(cache, queues):
+    label_namespace(cache, "both", team="red", tier="gold")
+    gold = parse_label_selector({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}, "")
+    queues.set(QueueRules("middle", "red"))
+    queues.set(QueueRules("leaf", "middle", namespaces=gold, quotas={GPU: Quota()}))
+    pods = {name: a_pod(f"of-{name}", "leaf", name) for name in ("stranger", "red", "both")}
+    for pod in pods.values():
+        queues.add_waiting(pod)
+
+    def usable():
+        return {name for name, pod in pods.items() if queues.queue_of(pod) and queues.is_usable_in("leaf", name)}
+
+    def refusal(name):
+        return queues.bounds.of(pods[name]).message
+
+    assert usable() == {"both"}
+    assert refusal("red") == "namespace red may not use queue leaf"
+    queues.set(QueueRules("leaf", "middle", quotas={GPU: Quota()}))
+    assert usable() == {"red", "both"}
+    assert refusal("stranger") == "namespace stranger may not use queue red, which is above queue leaf"
+    assert queues.waiting("red") == {GPU: 2}
+    queues.set(QueueRules("red", quotas={GPU: Quota(limit=4)}))
+    assert usable() == {*pods}
+    queues.set(QueueRules("blue", namespaces=gold, quotas={GPU: Quota()}))
+    queues.set(QueueRules("middle", "blue"))
+    assert usable() == {"both"}
+    assert refusal("red") == "namespace red may not use queue blue, which is above queue leaf"
+    queues.set(QueueRules("middle"))
+    assert usable() == {*pods}
+
+
 @pytest.mark.parametrize("before, after", [("blue", "red"), ("red", "blue"), ("", "blue"), ("blue", "")])
 def test_a_new_label_moves_no_running_pod(cache, queues, before, after):
     running = a_pod("a", before, "red").on("n0")

@@ -215,10 +215,15 @@ def _opened(cluster: LoadedCluster, pod: PodInfo) -> Iterator[ClusterChange]:
 
 
 def _admitted(cluster: LoadedCluster, pod: PodInfo) -> Iterator[ClusterChange]:
-    """The namespace has the labels that the queue asks for."""
+    """The namespace has the labels that the queue, and those above it, ask for."""
     found = cluster.queues.bounds.of(pod)
-    raw = {} if found is None else cluster.queue_objects.get(found.queue, {})
-    wanted = ((raw.get("spec") or {}).get("namespaceSelector") or {}).get("matchLabels")
+    above = () if found is None else cluster.queues.path(found.queue)
+    specs = [cluster.queue_objects.get(name, {}).get("spec") or {} for name in above]
+    wanted = {
+        key: value
+        for spec in specs
+        for key, value in ((spec.get("namespaceSelector") or {}).get("matchLabels") or {}).items()
+    }
     namespace = cluster.cache.store.get("Namespace", pod.namespace)
     if not wanted or namespace is None:
         return
