@@ -191,8 +191,8 @@ class SchedulingQueueSpec:
         **_DURATION,
     )
     non_preemptible_priority: int | None = whole_number(
-        "Pods of at least this priority are never evicted for pods of queues. So all of them together stay within the "
-        "guarantee of their queue, and of those above. Not given: there are no such pods.",
+        "Pods of at least this priority, also of the queues below, are never evicted for pods of queues. So all of them "
+        "together stay within the guarantee of their queue, and of those above. Not given: there are no such pods.",
         -(2**31),
         2**31 - 1,
         default=None,

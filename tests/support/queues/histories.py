@@ -598,9 +598,9 @@ class History:
     def _is_firm(self, pod: PodInfo) -> bool:
         """True if the pod is never evicted for a queue."""
         by_policy = self.preemptible.get(pod.labels.get(POLICY, ""))
-        rules = self.rules.get(self.queues.queue_of(pod))
-        at = None if rules is None else rules.firm_priority
-        return not by_policy if by_policy is not None else at is not None and pod.priority >= at
+        path = self.queues.path(self.queues.queue_of(pod))
+        by_queue = any(at is not None and pod.priority >= at for name in path for at in [self.rules[name].firm_priority])
+        return by_queue if by_policy is None else not by_policy
 
     @staticmethod
     def _is_ours(pod: PodInfo) -> bool:

@@ -117,7 +117,7 @@ class Accounts:
         self.tried_by: dict[tuple[str, str], dict[str, int]] = {}
         """By queue and user: what these request that have no node yet."""
         self.firm_priorities: dict[str, int] = {}
-        """`QueueRules.firm_priority` by queue, as pods are counted."""
+        """By queue, as pods are counted: the lowest `QueueRules.firm_priority` of it and of those above."""
         self.membership = Membership(cache, lambda name: name in self.declared)
         cache.groups.listen_to_groups(self._group_changed)
         self._attached = False
@@ -720,7 +720,8 @@ class Accounts:
     def count_pods_of(self, tree: QueueTree, names: Collection[str]) -> None:
         self.touched.update(names)
         for name in names:
-            self._count_firm(name, self.structure.valid[name].firm_priority)
+            queue = tree.get(name)
+            self._count_firm(name, self.structure.firm_priority(() if queue is None else queue.path))
             if (pods := self.pods.get(name)) is not None:
                 tree.add_firm(name, tree.tracked(pods.firm))
                 tree.add_held(name, tree.tracked(pods.held))

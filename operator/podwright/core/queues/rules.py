@@ -39,8 +39,8 @@ class QueueRules(QueueSpec):
     """By resource: the most that the pods of one user may request in this queue. Their label USER_LABEL names the user.
     """
     firm_priority: int | None = None
-    """Pods of at least this priority are never evicted for a pod of a queue. Together they stay within the guarantee of
-    their queue, and within those that queues above have. None: there are no such pods."""
+    """Pods of at least this priority, also of the queues below, are never evicted for a pod of a queue. Together they
+    stay within the guarantee of their queue, and within those that queues above have. None: there are no such pods."""
     gather_after: float | None = None
     """After this time, room is held for a gang at the head of the queue that has not started. 0: never. None: what
     `Queues.gather_after` says."""

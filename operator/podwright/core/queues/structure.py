@@ -17,7 +17,7 @@ from podwright.core.objects.selectors import EVERYTHING, LabelSelector, all_of
 from podwright.core.queues.claimed_devices import is_of_class
 from podwright.core.queues.flavors import Labels
 from podwright.core.queues.rules import QueueRules
-from podwright.core.queues.tree import NO_QUOTA, QueueTree
+from podwright.core.queues.tree import NO_QUOTA, Queue, QueueTree
 from podwright.core.queues.validity import MAX_DEPTH, flavor_problem, flavors_of, overcommitted, valid_specs
 
 
@@ -133,6 +133,11 @@ class Structure:
         self.tree()
         return self.invalid.get(name) or (self._overcommitted.get(name) if name in self.declared else None)
 
+    def firm_priority(self, path: Iterable[Queue]) -> int | None:
+        """The lowest `QueueRules.firm_priority` of these queues."""
+        found = (self.valid[queue.spec.name].firm_priority for queue in path)
+        return min((priority for priority in found if priority is not None), default=None)
+
     def tree(self) -> QueueTree:
         """The tree of the valid queues, with what their pods request and hold."""
         return self._built() if self.current is None else self.current
@@ -187,6 +192,9 @@ class Structure:
             if spec.name in self.invalid or (self.invalid and self._below[spec.name]):
                 return False  # it or one below it may have waited for this
             if spec.name in self.shut or not self._has_place(tree, spec):
+                return False
+            above = [tree.get(name) or tree.top for name in (before.parent, spec.parent)]
+            if len({self.firm_priority(queue.path) for queue in above}) > 1:
                 return False
             self.paths += 1
         tree.replace(spec)

@@ -399,6 +399,23 @@ class TestFirmPods:
         queues.set(QueueRules("train", "ml", quotas=gpus(guarantee=3)))
         assert queues.bounds.of(self.firm("b", "train", 4)) is None
 
+    def test_those_of_queues_below_are_firm_too_at_the_lowest_priority(self, cache, queues):
+        queues.set(QueueRules("a", "ml", quotas=gpus(guarantee=1)))
+        queues.set(QueueRules("b", "a", quotas=gpus(guarantee=1)))
+        own = replace(a_pod("own", "b"), priority=50)
+        cache.assume(own, "n0")
+        assert not queues.is_firm(own)
+        queues.set(QueueRules("ml", quotas=gpus(guarantee=4), firm_priority=50))
+        assert [dict(queues.queue(name).firm) for name in ("b", "a", "ml")] == [{GPU: 1}] * 3
+        assert queues.is_firm(own)
+        assert queues.is_firm(replace(a_pod("c", "train"), priority=50)), "train says 100"
+        assert "b is guaranteed 1" in queues.bounds.of(replace(a_pod("c", "b"), priority=50)).message
+        queues.set(QueueRules("a", quotas=gpus(guarantee=1)))
+        assert dict(queues.queue("b").firm) == {}
+        assert not queues.is_firm(own)
+        queues.set(QueueRules("a", "ml", quotas=gpus(guarantee=1)))
+        assert dict(queues.queue("ml").firm) == {GPU: 1}
+
     @staticmethod
     def grouped(name, queue, count, priority=0):
         made = make_pod(name, labels={QUEUE_LABEL: queue}, requests={GPU: str(count)}, priority=priority)
