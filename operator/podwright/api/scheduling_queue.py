@@ -198,8 +198,8 @@ class SchedulingQueueSpec:
         default=None,
     )
     user_limits: Mapping[str, QuotaAmount] = declared(
-        "The most that the pods of one user may request in this queue, by resource. A pod's label podwright.dev/user "
-        "names its user.",
+        "The most that the pods of one user may request in this queue and those below it together, by resource. A pod's "
+        "label podwright.dev/user names its user.",
         default_factory=dict,
         rules=_NAMES_OF_RESOURCES,
         maxProperties=64,

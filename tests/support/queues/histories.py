@@ -412,13 +412,13 @@ class History:
                     and self._amounts(pod).get(resource)
                     and firm[name, resource] > guarantee
                 ), f"{pod.name}, which is never evicted, is above the guarantee of {resource} of {name}"
-        for resource, limit in self.rules[queue].user_limits.items() if queue else ():
-            user = pod.labels.get(USER_LABEL, "")
-            own = [
-                each for each in placed if self.queues.queue_of(each) == queue and each.labels.get(USER_LABEL) == user
-            ]
-            assert not user or not pod.requests.amounts.get(resource) or self._sum(own)[resource] <= limit, (
-                f"{user} is above the limit of {resource} in {queue}"
+        user = pod.labels.get(USER_LABEL, "")
+        limits = [(name, *each) for name in self.queues.path(queue) for each in self.rules[name].user_limits.items()]
+        for name, resource, limit in limits if user else ():
+            users = [each for each in placed if each.labels.get(USER_LABEL) == user]
+            own = [each for each in users if name in self.queues.path(self.queues.queue_of(each))]
+            assert not pod.requests.amounts.get(resource) or self._sum(own)[resource] <= limit, (
+                f"{user} is above the limit of {resource} in {name}"
             )
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
@@ -599,7 +599,9 @@ class History:
         """True if the pod is never evicted for a queue."""
         by_policy = self.preemptible.get(pod.labels.get(POLICY, ""))
         path = self.queues.path(self.queues.queue_of(pod))
-        by_queue = any(at is not None and pod.priority >= at for name in path for at in [self.rules[name].firm_priority])
+        by_queue = any(
+            at is not None and pod.priority >= at for name in path for at in [self.rules[name].firm_priority]
+        )
         return by_queue if by_policy is None else not by_policy
 
     @staticmethod

@@ -304,6 +304,11 @@ class Accounts:
         """By resource that any queue names: what the pods of the queue and of those below have on nodes."""
         return self.queue(name).held
 
+    def held_by(self, user: str, names: Iterable[str], resource: str) -> int:
+        """What the pods of a user that are in these queues, without those below, have on nodes."""
+        pods = (self.pods[name] for name in names if name in self.pods)
+        return sum(each.users[user].get(resource, 0) for each in pods if user in each.users)
+
     def waiting(self, name: str) -> Mapping[str, int]:
         """By resource: what the pods of the queue and of those below request that are not placed and may start."""
         return self.queue(name).asked

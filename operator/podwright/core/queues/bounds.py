@@ -66,10 +66,9 @@ class Bounds:
             return Bound(name, f"queue {name} has queues below it, so no pods start in it")
         if name in accounts.structure.shut:
             return Bound(name, accounts.shut_by(name))
-        valid = accounts.structure.valid
         return (
             self._bound_of(tree, queue, pod, accounts.tracked(tree, pod), trying)
-            or (self.user_limit(name, pod, limits, trying) if (limits := valid[name].user_limits) else None)
+            or (self.user_limit(tree, queue, pod, trying) if accounts.structure.limiting else None)
             or (self._in_all_places(pod, trying=trying) if accounts.flavors.named else None)
         )
 
@@ -289,15 +288,22 @@ class Bounds:
                     )
         return None
 
-    def user_limit(self, name: str, pod: PodInfo, limits: Mapping[str, int], trying: bool) -> Bound | None:
-        user, pods = self._accounts.membership.user_of(pod), self._accounts.pods.get(name)
-        if not user or pods is None:
-            return None
-        amounts = self._accounts.plain_amounts(pod)
-        tried = self._accounts.tried_by.get((name, user), {}) if trying else {}
-        for resource, limit in limits.items():
-            amount, held = amounts.get(resource, 0), pods.users.get(user, {}).get(resource, 0)
-            if amount and held + tried.get(resource, 0) + amount > limit:
+    def user_limit(self, tree: QueueTree, queue: Queue, pod: PodInfo, trying: bool) -> Bound | None:
+        """The limits of the pod's user in its queue, and in those above, where the pods of all queues below count."""
+        accounts, user = self._accounts, self._accounts.membership.user_of(pod)
+        amounts = accounts.plain_amounts(pod) if user else {}
+        for name in queue.names() if user else ():
+            if name not in accounts.structure.limiting:
+                continue
+            for resource, limit in accounts.structure.valid[name].user_limits.items():
+                if not (amount := amounts.get(resource, 0)):
+                    continue
+                below = tree.below([name])
+                held, tried = accounts.held_by(user, below, resource), 0
+                if trying:
+                    tried = sum(accounts.tried_by.get((each, user), {}).get(resource, 0) for each in below)
+                if held + tried + amount <= limit:
+                    continue
                 if trying:
                     return Bound(name, "", resource, requested=amount, kind="user")
                 message = f"user {user} holds {amount_text(resource, held)} of {amount_text(resource, limit)} {resource} in {name}"

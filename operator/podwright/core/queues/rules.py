@@ -36,7 +36,8 @@ class QueueRules(QueueSpec):
     """A pod that has run for longer is a victim for any pod of its queue, and for pods of others that stay within their
     shares, whatever its own queue has. 0: never."""
     user_limits: Mapping[str, int] = field(default_factory=dict)
-    """By resource: the most that the pods of one user may request in this queue. Their label USER_LABEL names the user.
+    """By resource: the most that the pods of one user may request in this queue and those below. Their label
+    USER_LABEL names the user.
     """
     firm_priority: int | None = None
     """Pods of at least this priority, also of the queues below, are never evicted for a pod of a queue. Together they

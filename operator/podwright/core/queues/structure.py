@@ -53,6 +53,8 @@ class Structure:
         """The queues whose placed pods are to go, because of the state of the queue or of one above it."""
         self.timed: set[str] = set()
         """The queues that bound the runtime of their pods."""
+        self.limiting: set[str] = set()
+        """The queues that bound what each user has."""
         self.current: QueueTree | None = None
         """The tree; None if it must be built."""
         self.paths = 0
@@ -107,6 +109,7 @@ class Structure:
         for known in (self.declared, self.valid, self.invalid, self._below, self._noted, self._overcommitted):
             known.clear()
         self.timed.clear()
+        self.limiting.clear()
         self.current = None
 
     def restorer(self) -> Callable[[], None]:
@@ -156,6 +159,7 @@ class Structure:
         named = {*tree.resources, *(name for rules in self.valid.values() for name in rules.user_limits)}
         self._pods.flavors_are({name: labels for name, (_, labels) in self._flavors.items()}, named)
         self.timed = {name for name, rules in self.valid.items() if rules.max_runtime}
+        self.limiting = {name for name, rules in self.valid.items() if rules.user_limits}
         for name, rules in self.valid.items():
             self._check(tree, name)
             if kept := _kept(rules):
@@ -216,6 +220,7 @@ class Structure:
         self.paths += 1
         del self.valid[name]
         self.timed.discard(name)
+        self.limiting.discard(name)
         self._overcommitted.pop(name, None)
         self._check(tree, spec.parent)
         return True
@@ -225,6 +230,9 @@ class Structure:
         self.timed.discard(spec.name)
         if spec.max_runtime:
             self.timed.add(spec.name)
+        self.limiting.discard(spec.name)
+        if spec.user_limits:
+            self.limiting.add(spec.name)
         if (kept := _kept(spec)) or spec.name in tree.keeping:
             tree.keep(spec.name, kept)
         self._check(tree, spec.name)

@@ -258,7 +258,7 @@ class Turns:
             self._bounds.beyond_guarantee(queue, pod, amounts, trying=True)
             if self._accounts.is_firm_in(name, pod)
             else None,
-            self._bounds.user_limit(name, pod, self._accounts.structure.valid[name].user_limits, trying=True),
+            self._bounds.user_limit(tree, queue, pod, trying=True),
         )
         return any(each.lasting == named for each in others if each is not None)
 

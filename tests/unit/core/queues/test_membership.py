@@ -206,6 +206,27 @@ class TestUsers:
         cache.forget("stranger/a")
         assert queues.bounds.of(a_pod("c", "blue", user="eve")) is None
 
+    def test_the_pods_of_queues_below_count_together(self, cache, queues):
+        for name, parent in (("middle", "blue"), ("one", "middle"), ("two", "blue")):
+            queues.set(QueueRules(name, parent, user_limits={GPU: 1} if name == "one" else {}))
+        assert queues.bounds.of(a_pod("a", "one", user="eve")) is None
+        cache.assume(a_pod("a", "one", user="eve"), "n0")
+        assert queues.bounds.of(a_pod("b", "one", user="eve")).message == "user eve holds 1 of 1 nvidia.com/gpu in one"
+        assert queues.bounds.of(a_pod("b", "two", user="eve")) is None
+        tried = a_pod("b", "two", user="eve")
+        queues.add_waiting(tried)
+        queues.turns.try_again(tried)
+        queues.set(QueueRules("one", "middle"))
+        third = a_pod("c", "one", user="eve")
+        assert queues.bounds.of(third) is None
+        assert not queues.turns.admits(third)
+        cache.assume(tried, "n0")
+        found = queues.bounds.of(third)
+        assert (found.queue, found.message) == ("blue", "user eve holds 2 of 2 nvidia.com/gpu in blue")
+        assert queues.bounds.of(a_pod("c", "one", user="bob")) is None
+        queues.set(QueueRules("blue", quotas={GPU: Quota()}))
+        assert queues.bounds.of(third) is None
+
     @pytest.mark.parametrize("user", ["", "bob"])
     def test_a_new_label_gives_no_running_pod_to_another_user(self, cache, queues, user):
         for name in "ab":
