@@ -1,8 +1,13 @@
 """The `Cluster` of plugins (core/framework/interface.py) on the API server: reads, updates, waits and Bindings.
 
-Unlike everything else in kube/, it is called by plugins. Reads are sent once, and updates are retried a few times;
-kube/write/bindings retries Bindings. Waits poll, but for objects that are in the cache the engine waits there
-(engine/outcomes/binding/plugin_cluster). `RetryingPodReader` retries reads, for the engine.
+Unlike everything else in kube/, it is called by plugins. Reads are sent once, and updates are retried a few times. Waits
+poll, but for objects that are in the cache the engine waits there (engine/outcomes/binding/plugin_cluster).
+`RetryingPodReader` retries reads, for the engine.
+
+A Binding is posted until the outcome is known. It is retried after 429 (with the pause that the server asks for), 5xx,
+timeouts and lost connections, unless its node is gone or full by then. A 404 or 409 ends it. If an earlier attempt may
+have taken effect, a 409 is checked: the pod is read back, and if it is on our node, it is bound. The outcome is never
+guessed. `metadata.uid` is always sent, so another pod of the same name is never bound.
 """
 
 from __future__ import annotations
@@ -11,6 +16,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
+
+import orjson
 
 from podwright.core.framework.interface import Cluster, ClusterError, ClusterTimeoutError
 from podwright.core.objects.pod import PodInfo
@@ -27,14 +34,14 @@ from podwright.kube.client.errors import (
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON, STRATEGIC_PATCH
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.kinds import BY_KIND, Resource
-from podwright.kube.write.bindings import Binder
+from podwright.kube.kinds import BY_KIND, POD, Resource
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 POLL_SECONDS: Final = 0.5
+BINDING_RETRY: Final = RetryPolicy(shortest=0.05, longest=2.0, attempts=6, jitter=(0.0, 1.0), adds_backoff=True)
 UPDATE_RETRY: Final = RetryPolicy(shortest=0.2, longest=1.0, attempts=4, longest_retry_after=5.0, jitter=(0.5, 1.5))
 READ_RETRY: Final = RetryPolicy(
     shortest=0.2, longest=5.0, longest_retry_after=0.0, retries=lambda error: isinstance(error, Exception)
@@ -51,13 +58,54 @@ class ApiCluster:
         reason_not_to_bind: Callable[[PodInfo, str], str] = lambda _pod, _node_name: "",
         throttled: Callable[[], None] = lambda: None,
     ) -> None:
-        """`reason_not_to_bind` and `throttled`: see Binder."""
+        """`reason_not_to_bind(pod, node_name)`, called before a Binding is retried, says why the pod must not be bound
+        there. `throttled` is called for each 429.
+        """
         self._http = http
         self._throttled = throttled
-        self._binder = Binder(http, reason_not_to_bind, throttled=throttled)
+        self._reason_not_to_bind = reason_not_to_bind
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
-        await self._binder.bind(pod, node_name, annotations)
+        """See Cluster. Raises ClusterError if the pod is not known to be bound to that node afterwards."""
+        path, body = POD.path(pod.name, pod.namespace, "binding"), _binding(pod, node_name, annotations)
+        try:
+            await self._post(path, body)
+        except ClusterError as error:
+            if not is_retryable(error):
+                raise
+            await self._bind_again(pod, node_name, path, body, error)
+
+    async def _bind_again(self, pod: PodInfo, node_name: str, path: str, body: bytes, failure: ClusterError) -> None:
+        ambiguous = may_have_been_carried_out(failure)
+
+        async def post() -> None:
+            nonlocal ambiguous
+            if problem := self._reason_not_to_bind(pod, node_name):
+                raise ClusterError(problem)
+            try:
+                await self._post(path, body)
+            except ClusterError as error:
+                ambiguous = ambiguous or may_have_been_carried_out(error)
+                raise
+
+        try:
+            await BINDING_RETRY.resume(post, failure)
+        except ApiError as error:
+            if is_conflict(error) and ambiguous and await self._is_on(pod, node_name):
+                return
+            raise
+
+    async def _post(self, path: str, body: bytes) -> None:
+        answer = await self._http.send("POST", path, body)
+        if answer.status >= 300:
+            error = answer.error()
+            if is_throttled(error):
+                self._throttled()
+            raise error
+
+    async def _is_on(self, pod: PodInfo, node_name: str) -> bool:
+        raw = await self._http.call("GET", POD.path(pod.name, pod.namespace))
+        return bool(raw["metadata"]["uid"] == pod.uid and raw["spec"].get("nodeName") == node_name)
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
         return await if_there(self._call("GET", _resource(kind).path(name, namespace)))
@@ -172,6 +220,22 @@ class RetryingPodReader:
             return parse(await self._cluster.get("Pod", pod.name, pod.namespace))
 
         return await READ_RETRY.run(attempt, on_retry=report)
+
+
+def _binding(pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> bytes:
+    return orjson.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": pod.name,
+                "namespace": pod.namespace,
+                "uid": pod.uid,
+                "annotations": annotations,
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
+        }
+    )
 
 
 def _resource(kind: str) -> Resource:

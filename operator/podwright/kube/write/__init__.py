@@ -1,6 +1,5 @@
 """Objects out: what the scheduler writes to the API server, all of it behind the decisions.
 
-* `bindings`: a Binding, retried until its outcome is known.
 * `work_queue`: writes by object, as client-go's workqueue; `queued_status`: the base of status writers on it.
 * `pod_status`: the condition PodScheduled and the nominated node (kube/pod_groups/group_status writes pod groups).
 * `events`: events of events.k8s.io/v1, repeated ones as series.
