@@ -15,8 +15,7 @@ from podwright.core.objects.dataclass import dataclass
 from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.comparison import ShadowComparison, on_former_state
 from podwright.engine.shadow.shadow_pods import Seen
-from podwright.engine.shadow.tallies import Tallies
-from podwright.engine.shadow.tally import AgreementStats, Skip
+from podwright.engine.shadow.tally import AgreementStats, Skip, Tallies
 from podwright.engine.shadow.unplaced_pods import is_decided_early
 from podwright.engine.state import EngineState
 

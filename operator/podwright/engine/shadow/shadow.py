@@ -31,8 +31,7 @@ from podwright.engine.shadow.comparison import ComparisonOutcome
 from podwright.engine.shadow.due_checks import DueChecks
 from podwright.engine.shadow.placed_pods import ObservedPlacement, ShadowPlacedPods
 from podwright.engine.shadow.shadow_pods import ShadowPods, WatchedPod
-from podwright.engine.shadow.tallies import Tallies
-from podwright.engine.shadow.tally import AgreementStats
+from podwright.engine.shadow.tally import AgreementStats, Tallies
 from podwright.engine.shadow.unplaced_pods import UnplacedPods
 from podwright.engine.shadow.waiting_arrivals import WaitingArrivals
 from podwright.engine.shadow.worlds import Worlds

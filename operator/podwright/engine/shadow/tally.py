@@ -1,12 +1,12 @@
-"""What one generation of a policy in shadow mode has found: counts, and the last disagreements. Bounded, whatever is
-compared.
+"""What each generation of a policy in shadow mode has found: counts, also in the metrics, and the last disagreements.
+Bounded, whatever is compared.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field, replace
 from enum import Enum
 from typing import Final
@@ -14,6 +14,8 @@ from typing import Final
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.policies.active_policy import ActivePolicy
+from podwright.engine.records.metrics import Metrics
+from podwright.engine.records.policy_metrics import SHADOW_COMPARISONS, SHADOW_SKIPPED
 from podwright.engine.shadow.comparison import ComparisonOutcome, ShadowComparison
 
 REMEMBERED: Final = 200
@@ -60,7 +62,7 @@ class Disagreement:
 
 @dataclass(slots=True, eq=False)
 class AgreementStats:
-    """See the module. `since`: seconds since the epoch; `number`: no other tally has it."""
+    """What one generation has found. `since`: seconds since the epoch; `number`: no other tally has it."""
 
     policy: ActivePolicy
     since: float
@@ -99,26 +101,6 @@ class AgreementStats:
         decided = self.agreements + self.differences
         return self.agreements / decided if decided else None
 
-    def add(
-        self, pod: PodInfo, theirs: str, comparison: ShadowComparison, *, at: float, message: str, changes: int
-    ) -> None:
-        """One comparison. `message`: what the other scheduler says about a pod that it does not place."""
-        self.outcomes[comparison.outcome] += 1
-        self.changed += changes > 0
-        self.only_choice += comparison.outcome is ComparisonOutcome.AGREED and comparison.feasible == 1
-        if comparison.outcome.differs or comparison.outcome is ComparisonOutcome.FAILED:
-            self.disagreements.append(
-                Disagreement(
-                    pod=pod.key,
-                    at=at,
-                    scheduler=pod.scheduler_name,
-                    theirs=theirs,
-                    their_message=message[:LONGEST],
-                    comparison=_shortened(comparison),
-                    changes=changes,
-                )
-            )
-
     def add_group(self, key: str) -> None:
         """A pod of this group is not compared."""
         self.groups.pop(key, None)
@@ -129,6 +111,80 @@ class AgreementStats:
     def counts(self) -> Mapping[str, int]:
         """All outcomes by their names, those that never were too."""
         return {outcome.value: self.outcomes[outcome] for outcome in ComparisonOutcome}
+
+
+class Tallies:
+    """The tallies of all policies in shadow mode. `wall` gives seconds since the epoch."""
+
+    def __init__(self, metrics: Metrics, wall: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self._wall = wall
+        self._by_name: dict[str, AgreementStats] = {}
+
+    def __iter__(self) -> Iterator[AgreementStats]:
+        return iter([*self._by_name.values()])
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def of(self, name: str) -> AgreementStats | None:
+        """The tally of the policy of this name; None if it is not in shadow mode."""
+        return self._by_name.get(name)
+
+    def keep(self, active: Collection[ActivePolicy]) -> bool:
+        """Begins a tally for each policy, or generation, that has none, and forgets those of all others. Returns
+        whether that changed anything.
+        """
+        before = self._by_name
+        known = {id(tally.policy): tally for tally in before.values()}
+        after = {
+            policy.compiled.name: known.get(id(policy)) or AgreementStats(policy=policy, since=self._wall())
+            for policy in active
+        }
+        if before == after:
+            return False
+        self._by_name = after
+        for counter in (SHADOW_COMPARISONS, SHADOW_SKIPPED):
+            self._metrics.counter(counter).keep_only("policy", after.keys())
+        return True
+
+    def add(
+        self,
+        tally: AgreementStats,
+        pod: PodInfo,
+        theirs: str,
+        comparison: ShadowComparison,
+        *,
+        message: str = "",
+        changes: int = 0,
+    ) -> None:
+        """One comparison. `theirs`: the other scheduler's node; `message`: what it says about a pod that it does not place;
+        `changes`: see Disagreement.
+        """
+        outcome = comparison.outcome
+        tally.outcomes[outcome] += 1
+        tally.changed += changes > 0
+        tally.only_choice += outcome is ComparisonOutcome.AGREED and comparison.feasible == 1
+        self._metrics.count(SHADOW_COMPARISONS, tally.name, outcome.value)
+        if outcome.differs or outcome is ComparisonOutcome.FAILED:
+            tally.disagreements.append(
+                Disagreement(
+                    pod=pod.key,
+                    at=self._wall(),
+                    scheduler=pod.scheduler_name,
+                    theirs=theirs,
+                    their_message=message[:LONGEST],
+                    comparison=_shortened(comparison),
+                    changes=changes,
+                )
+            )
+
+    def skip(self, tally: AgreementStats, why: Skip) -> None:
+        """A pod is not compared. Of a tally that is not kept any more, nothing is counted."""
+        if self._by_name.get(tally.name) is not tally:
+            return
+        tally.skipped[why] += 1
+        self._metrics.count(SHADOW_SKIPPED, tally.name, why.value)
 
 
 def _shortened(comparison: ShadowComparison) -> ShadowComparison:

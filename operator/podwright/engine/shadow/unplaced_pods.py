@@ -16,8 +16,7 @@ from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.awaited_claims import AwaitedClaims
 from podwright.engine.shadow.comparison import ComparisonOutcome, Outlook, ShadowComparison, compare_unplaced
 from podwright.engine.shadow.shadow_pods import Seen, ShadowPods, WatchedPod
-from podwright.engine.shadow.tallies import Tallies
-from podwright.engine.shadow.tally import AgreementStats
+from podwright.engine.shadow.tally import AgreementStats, Tallies
 from podwright.engine.state import EngineState
 
 PODS_AT_ONCE: Final = 1_000

@@ -12,8 +12,7 @@ from typing import Final
 from podwright.core.objects.compaction import compact_regularly
 from podwright.engine.shadow.placed_pods import ObservedPlacement
 from podwright.engine.shadow.shadow_pods import Seen
-from podwright.engine.shadow.tallies import Tallies
-from podwright.engine.shadow.tally import AgreementStats, Skip
+from podwright.engine.shadow.tally import AgreementStats, Skip, Tallies
 from podwright.engine.state import EngineState
 
 MOST_WAITING: Final = 10_000
