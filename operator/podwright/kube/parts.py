@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from resource import RUSAGE_THREAD, getrusage
+from typing import Any
 
 from podwright.api.compile import Classes
 from podwright.api.configuration.load import Configuration
@@ -165,7 +166,7 @@ class Parts:
 
     def _open_doors(self, base: Base) -> None:
         http, engine, scheduler_name = base.http, self.engine, base.options.scheduler_name
-        status_options = {"recorder": self.events, "scheduler_name": scheduler_name, "clock": time.time}
+        status_options: dict[str, Any] = {"recorder": self.events, "scheduler_name": scheduler_name, "clock": time.time}
         shadow_only = base.options.shadow_only
         self.queue_doors = queue_doors(http, engine, shadow_only=shadow_only, **status_options)
         base.metrics.compute(QUEUES, partial(counts_of, self.queue_doors))

@@ -29,7 +29,7 @@ class GroupingDoor(CheckedDoor):
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
         """`options`: those of CheckedDoor."""
-        super().__init__(http, engine.invalid_objects, **options)
+        super().__init__(http, engine, **options)
         self._workloads = engine.workloads
         self._specs: dict[str, object] = {}
         self._counts: Mapping[str, int] = {}

@@ -36,7 +36,7 @@ class QueueDoor(CheckedDoor):
     def __init__(self, http: Http, kind: QueueKind, engine: Engine, names: QueueNames, **options: Any) -> None:
         """`options`: those of CheckedDoor."""
         self.resource = kind.resource
-        super().__init__(http, engine.invalid_objects, **options)
+        super().__init__(http, engine, **options)
         self.kind = kind.key
         self.about = kind.about
         self._kind = kind

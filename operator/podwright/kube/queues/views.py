@@ -36,7 +36,7 @@ class QueueViewDoor(CheckedDoor):
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
         """`options`: those of CheckedDoor."""
-        super().__init__(http, engine.invalid_objects, **options)
+        super().__init__(http, engine, **options)
         self._queues = queues_of(engine.cache)
         self._first: dict[str, PodInfo | None] = {}
         """Of the views that there should be, by key: the first pod of the namespace that a bound of the queue holds back."""

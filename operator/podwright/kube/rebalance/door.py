@@ -17,10 +17,8 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.raw import Raw, value_at
 from podwright.core.rebalance.rules import WARNINGS
-from podwright.engine.engine import Engine
 from podwright.engine.rebalance.rebalancing import Progress
 from podwright.engine.rebalance.recent import RecentMoves
-from podwright.kube.client.http import Http
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import REBALANCE_POLICY
 from podwright.kube.watch.checked_door import CheckedDoor
@@ -47,32 +45,27 @@ class RebalanceDoor(CheckedDoor):
     noun = "rebalance policy"
     refused = "RebalancePolicyNotAccepted"
 
-    def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
-        """`options`: those of CheckedDoor."""
-        super().__init__(http, engine.invalid_objects, **options)
-        self._rebalancing = engine.rebalancing
-
     def take(self, _name: str, raw: Raw) -> None:
-        self._rebalancing.set(parse_rebalance_policy(raw), recent_of(raw.get("status")))
+        self._engine.rebalancing.set(parse_rebalance_policy(raw), recent_of(raw.get("status")))
 
     def remove(self, name: str) -> None:
-        self._rebalancing.remove(name)
+        self._engine.rebalancing.remove(name)
 
     def status_of(self, name: str, seen: SeenObject, now: str) -> dict[str, Any]:
-        known = self._rebalancing.known.get(name)
+        known = self._engine.rebalancing.known.get(name)
         if known is None:
             active = UntimedCondition(ACTIVE, False, "NotAccepted", "The policy is not valid, and plans nothing.")
-        elif conflict := self._rebalancing.conflict(name):
+        elif conflict := self._engine.rebalancing.conflict(name):
             active = UntimedCondition(ACTIVE, False, "Conflict", f"The policy moves nothing: {conflict}.")
         else:
-            active = _ACTIVE[self._rebalancing.state_of(known.rules)]
+            active = _ACTIVE[self._engine.rebalancing.state_of(known.rules)]
         found = (accepted("policy", seen.problem), active)
         status = checked_status(found, generation=seen.generation, previous=seen.status, now=now)
         # An invalid policy keeps what it has counted, for the time when it is valid again.
         if spans := (recent_of(seen.status) if known is None else known.recent).spans(self._clock()):
             status["recentMoves"] = sum(moves for _, moves in spans)
             status["recent"] = [{"since": rfc3339(since), "moves": moves} for since, moves in spans]
-        if spared := [each for each in self._rebalancing.moves.spared().items() if len(each[0]) <= MAX_UID]:
+        if spared := [each for each in self._engine.rebalancing.moves.spared().items() if len(each[0]) <= MAX_UID]:
             last = nlargest(MAX_SPARED, spared, key=lambda each: each[1])
             status["spared"] = [{"uid": uid, "until": rfc3339(until)} for uid, until in last]
         if known is not None and known.progress is not None:
@@ -85,7 +78,7 @@ class RebalanceDoor(CheckedDoor):
         return {reason: "; ".join(texts) for reason, texts in found.items() if texts}
 
     def problem_of(self, name: str, seen: SeenObject, status: Raw) -> str:
-        return super().problem_of(name, seen, status) or self._rebalancing.conflict(name)
+        return super().problem_of(name, seen, status) or self._engine.rebalancing.conflict(name)
 
 
 def _shown(progress: Progress) -> Mapping[str, Any]:

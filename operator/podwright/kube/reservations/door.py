@@ -47,7 +47,7 @@ class ReservationDoor(CheckedDoor):
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
         """`options`: those of CheckedDoor."""
-        super().__init__(http, engine.invalid_objects, **options)
+        super().__init__(http, engine, **options)
         self.parsed: dict[str, Reservation] = {}
         self._whole: dict[str, str] = {}
         """By name of a part of what this process holds, or whose object is to be deleted: the name of the whole."""

@@ -13,7 +13,6 @@ from podwright.api.topology import levels_of, parse_topology, status_of
 from podwright.core.objects.raw import Raw
 from podwright.core.state.topologies import OWN_API
 from podwright.engine.engine import Engine
-from podwright.kube.client.http import Http
 from podwright.kube.kinds import TOPOLOGY, Resource
 from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.watch.served_kinds import Door
@@ -27,11 +26,6 @@ class TopologyDoor(CheckedDoor):
     about = "topologies"
     noun = "topology"
     refused = "TopologyNotAccepted"
-
-    def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
-        """`options`: those of CheckedDoor."""
-        super().__init__(http, engine.invalid_objects, **options)
-        self._engine = engine
 
     def take(self, name: str, raw: Raw) -> None:
         _set(self._engine, f"{OWN_API}/{name}", parse_topology(raw))

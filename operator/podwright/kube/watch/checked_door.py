@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.raw import Raw
-from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.engine import Engine
 from podwright.engine.ports import Recorder, Regarding
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import Resource
@@ -26,13 +26,14 @@ class CheckedDoor(ObjectStatuses, Door):
     def __init__(
         self,
         http: Http,
-        invalid_objects: InvalidObjects,
+        engine: Engine,
         *,
         recorder: Recorder,
         scheduler_name: str,
         clock: Callable[[], float],
     ) -> None:
         super().__init__(http, clock=clock)
+        self._engine = engine
         self._recorder = recorder
         self._scheduler_name = scheduler_name
         self.kind = self.resource.kind
@@ -40,7 +41,6 @@ class CheckedDoor(ObjectStatuses, Door):
         self.crd = f"{self.resource.plural}.{self.resource.group}"
         self.served = False
         """True while the API server serves the kind."""
-        self._invalid_objects = invalid_objects
 
     def take(self, name: str, raw: Raw) -> None:
         """Takes one object in. Whatever this raises is what is wrong with the object."""
@@ -90,7 +90,7 @@ class CheckedDoor(ObjectStatuses, Door):
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             problem = str(error) if isinstance(error, InvalidObjectError) else described(error)
             self.refuse(name, raw, first=name not in self._known)
-            self._invalid_objects.report(self.resource.kind, name, error)
+            self._engine.invalid_objects.report(self.resource.kind, name, error)
         self.seen(name, raw, problem)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
