@@ -4,7 +4,8 @@ subcommand is used.
 So `podwright run` starts without importing what only the others need. To add a subcommand, write the module and add it
 to COMMANDS.
 
-Every error ends the process with status 1, as kube-scheduler's errors do.
+Every error ends the process with status 1, as kube-scheduler's errors do. Commands let errors of Podwright and of the
+system pass: here they become messages.
 """
 
 from __future__ import annotations
@@ -82,17 +83,21 @@ def _add_examples(command: click.Command, path: str) -> None:
 
 @contextmanager
 def _status_1() -> Iterator[None]:
+    """Turns errors into messages: the system's, and our own, whose texts are for users. All others are bugs."""
     try:
         yield
     except click.UsageError as error:
         raise _WrongArguments(error) from error
-    except click.ClickException as error:
+    except BrokenPipeError:
+        raise  # click ends the process without a message
+    except Exception as error:
+        is_ours = type(error).__module__.startswith("podwright.")
+        if not is_ours and not isinstance(error, OSError | click.ClickException):
+            raise
         from podwright.kube.log_format import printable  # noqa: PLC0415 -- only here
 
-        lines = error.format_message().split("\n")
-        if all(map(str.isprintable, lines)):
-            raise
-        raise click.ClickException("\n".join(map(printable, lines))) from error  # it quotes files of others
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        raise click.ClickException("\n".join(map(printable, text.split("\n")))) from error  # it quotes files of others
 
 
 class _LazyGroup(click.Group):

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from podwright.cli.main import main
+from podwright.simulator.snapshot import SnapshotError
 from support.objects.builders import make_node, make_pod
 
 COMMANDS = main.list_commands(click.Context(main))
@@ -46,6 +47,25 @@ def test_wrong_arguments_end_with_status_1(arguments, message):
     done = run(*arguments)
     assert (done.exit_code, done.stdout) == (1, "")
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        pytest.param(SnapshotError("node \x1b[2J"), "Error: node \\x1b[2J\n", id="ours"),
+        pytest.param(PermissionError(13, "is denied", "f"), "Error: [Errno 13] is denied: 'f'\n", id="the system's"),
+        pytest.param(ValueError("a bug"), "", id="a bug"),
+        pytest.param(BrokenPipeError(32, "a pipe"), "", id="nobody reads"),
+    ],
+)
+def test_errors_are_messages_unless_they_are_bugs(monkeypatch, error, message):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("podwright.cli.commands.snapshot.snapshot_of", fail)
+    done = run("snapshot")
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", message)
+    assert isinstance(done.exception, SystemExit) == (type(error) is not ValueError)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from podwright.cli.flags.policies import feature_gates, plugin_dirs
 from podwright.cli.printable import echo
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
-from podwright.core.framework.registry import RegistryError
-from podwright.kube.options.values import OptionsError, parse_feature_gates
+from podwright.kube.options.values import parse_feature_gates
 from podwright.kube.plugins.guarded import load_in_time
 
 
@@ -35,8 +34,6 @@ def convert(file: str, plugin_dirs: tuple[Path, ...], feature_gates: str) -> Non
         result = converted(load_configuration(_content(file)), load_in_time(plugin_dirs), features)
     except ProfileError as error:
         raise click.ClickException(f"{file}: {str(error).removeprefix(': ')}") from error
-    except (OptionsError, OSError, RegistryError) as error:
-        raise click.ClickException(str(error)) from error
     for note in result.notes:
         echo(f"# {note}", err=True)
     click.echo(yaml.dump_all(result.policies, Dumper=Dumper, sort_keys=False), nl=False)

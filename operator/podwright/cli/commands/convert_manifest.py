@@ -44,12 +44,9 @@ def convert_manifest(file: str, image: str, output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False)
         return
-    try:
-        written = output.with_name(f".{output.name}")  # the kubelet ignores it
-        written.write_text(text, encoding="utf-8")
-        written.replace(output)
-    except OSError as error:
-        raise click.ClickException(str(error)) from error
+    written = output.with_name(f".{output.name}")  # the kubelet ignores it
+    written.write_text(text, encoding="utf-8")
+    written.replace(output)
 
 
 def _converted(pod: dict[str, Any], image: str) -> dict[str, Any]:

@@ -22,11 +22,9 @@ from podwright.cli.flags.policies import emulated_version, feature_gates, policy
 from podwright.cli.printable import color_system, plain, printable_texts, write, write_answers
 from podwright.cli.reports.pod import report
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
-from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.dataclass import dataclass
 from podwright.kube.options.values import (
     MINOR,
-    OptionsError,
     parse_feature_gates,
 )
 from podwright.simulator.evaluations.cases import CaseError, answered, run_case
@@ -94,22 +92,19 @@ def evaluate(
     Without --pod, FILES are scheduling cases: JSON lines, also gzipped. Prints one JSON line for each case: the
     feasible nodes, why the other nodes were rejected, the scores, the message and the result of preemption.
     """
-    try:
-        if kinds:
-            served = [name for file in files for name in _text(file).split()]
-            click.echo(",".join(dump_kinds(MINOR.parse(values["emulated_version"]), served)))
-            return
-        features = Features(parse_feature_gates(values["feature_gates"]), MINOR.parse(values["emulated_version"]))
-        if manifest is not None:
-            options = replace(load_options(values), features=features)
-            _evaluate_pod(files or ("-",), manifest, options, output, top)
-        elif check:
-            sys.exit(0 if _check(files or ("-",), features) else 1)
-        else:
-            answers = answered(files or ("-",), partial(run_case, features=features))
-            sys.exit(0 if write_answers(answer for _, answer in answers) else 1)
-    except (CaseError, OptionsError, RegistryError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    if kinds:
+        served = [name for file in files for name in _text(file).split()]
+        click.echo(",".join(dump_kinds(MINOR.parse(values["emulated_version"]), served)))
+        return
+    features = Features(parse_feature_gates(values["feature_gates"]), MINOR.parse(values["emulated_version"]))
+    if manifest is not None:
+        options = replace(load_options(values), features=features)
+        _evaluate_pod(files or ("-",), manifest, options, output, top)
+    elif check:
+        sys.exit(0 if _check(files or ("-",), features) else 1)
+    else:
+        answers = answered(files or ("-",), partial(run_case, features=features))
+        sys.exit(0 if write_answers(answer for _, answer in answers) else 1)
 
 
 @dataclass(slots=True)

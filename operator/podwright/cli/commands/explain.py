@@ -17,8 +17,6 @@ from podwright.cli.flags.operator import with_operator
 from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.console import show
 from podwright.cli.reports.explanation import report
-from podwright.core.framework.errors import PluginError
-from podwright.core.framework.profile import ProfileError
 from podwright.kube.kinds import KUEUE_WORKLOAD
 from podwright.kube.log_format import one_line
 from podwright.kueue.explain import explain_workload
@@ -26,7 +24,6 @@ from podwright.simulator.explain.from_operator import ask_about, from_answer, jo
 from podwright.simulator.explain.results import Explanation, WorkloadExplanation, as_object
 from podwright.simulator.explain.targets import (
     Target,
-    TargetError,
     explain_selected,
     explain_target,
     kind_of,
@@ -35,7 +32,6 @@ from podwright.simulator.explain.targets import (
 )
 from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.loaded import LoadedCluster, load
-from podwright.simulator.operator_client import OperatorError
 from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot
 
 FORMATS: Final = ("table", "wide", "json", "yaml")
@@ -101,21 +97,18 @@ def explain(
     place the pod.
     """
     connection = connection_of(values, messages=True)
-    try:
-        own = namespace_in(namespace, files, connection.kubeconfig, connection.context)
-        found: Explanation | WorkloadExplanation
-        if all_namespaces or selector:
-            if kind_of(target) != "Pod":
-                raise click.UsageError(f"-A and -l select pods: expected `pods`, got {target!r}")
-            snapshot, cluster = _loaded(files, connection, values)
-            found = explain_selected(cluster, snapshot, "" if all_namespaces else own, selector, changes=changes)
-            _say_what_is_missing(cluster)
-        else:
-            wanted = parse_target(target, own)
-            answer = _answer(operator, operator_ca, wanted, connection)
-            found = _explained(wanted, files, connection, values, answer=answer, changes=changes)
-    except (OperatorError, SnapshotError, TargetError, ProfileError, PluginError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    own = namespace_in(namespace, files, connection.kubeconfig, connection.context)
+    found: Explanation | WorkloadExplanation
+    if all_namespaces or selector:
+        if kind_of(target) != "Pod":
+            raise click.UsageError(f"-A and -l select pods: expected `pods`, got {target!r}")
+        snapshot, cluster = _loaded(files, connection, values)
+        found = explain_selected(cluster, snapshot, "" if all_namespaces else own, selector, changes=changes)
+        _say_what_is_missing(cluster)
+    else:
+        wanted = parse_target(target, own)
+        answer = _answer(operator, operator_ca, wanted, connection)
+        found = _explained(wanted, files, connection, values, answer=answer, changes=changes)
     _show(found, output)
 
 

@@ -12,15 +12,13 @@ from podwright.cli.flags.cluster import clusters_of, load_options, with_cluster,
 from podwright.cli.flags.common import file_to_read, output_format
 from podwright.cli.printable import echo
 from podwright.cli.reports.suites import run_suites, with_report
-from podwright.core.framework.errors import PluginError
-from podwright.core.framework.profile import ProfileError
 from podwright.kube.log_format import printable
-from podwright.kube.options.values import EXTENDERS, OptionsError
+from podwright.kube.options.values import EXTENDERS
 from podwright.policies.diff import difference, pods_of
 from podwright.policies.diff import with_policies as snapshot_with
 from podwright.policies.findings import sarif
 from podwright.policies.lint import lint as findings_of
-from podwright.simulator.manifests import ManifestError, read_manifests
+from podwright.simulator.manifests import read_manifests
 
 
 @click.group()
@@ -45,14 +43,11 @@ def lint(files: tuple[str, ...], output: str, extenders: str | None, **values: A
 
     Exit status 1 if the operator would refuse one. Warnings and notes do not change the status.
     """
-    try:
-        options = load_options(values)
-        if extenders is not None:
-            defined = EXTENDERS.parse(extenders)
-            options = replace(options, settings=replace(options.settings, extenders=defined, asks_extenders=True))
-        findings = findings_of(files, options)
-    except (OptionsError, OSError, ProfileError, PluginError) as error:
-        raise click.ClickException(str(error)) from error
+    options = load_options(values)
+    if extenders is not None:
+        defined = EXTENDERS.parse(extenders)
+        options = replace(options, settings=replace(options.settings, extenders=defined, asks_extenders=True))
+    findings = findings_of(files, options)
     if output == "sarif":
         click.echo(json.dumps(sarif(findings), indent=2))
     else:
@@ -90,10 +85,7 @@ def diff(old: tuple[str, ...], new: tuple[str, ...], output: str, **values: Any)
     nothing. Each pod is decided about as if it were recreated, while the others stay where they are. Exit status 1
     if a policy is not accepted.
     """
-    try:
-        changes = [[raw for file in files for raw in read_manifests(file)] for files in (old, new)]
-    except ManifestError as error:
-        raise click.ClickException(str(error)) from error
+    changes = [[raw for file in files for raw in read_manifests(file)] for files in (old, new)]
     before, after = clusters_of(values, lambda found: [snapshot_with(found, change) for change in changes])
     named = {str((raw.get("metadata") or {}).get("name")) for raw in changes[1]}
     for refused in after.refused:

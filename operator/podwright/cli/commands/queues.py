@@ -14,7 +14,7 @@ from podwright.cli.printable import printable_texts, write, write_answers
 from podwright.cli.reports.console import show
 from podwright.cli.reports.queues import queue_resources, queue_table, usage_table
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.client.errors import ConfigError, status_of
+from podwright.kube.client.errors import status_of
 from podwright.kube.kinds import QUEUE, QUEUE_VIEW, Resource
 from podwright.kube.queues.kinds import QUEUE_KINDS
 from podwright.simulator.evaluations.cases import answered
@@ -79,10 +79,7 @@ def queues(
     """
     if shares:
         sys.exit(0 if write_answers(each for _, each in answered(shares, answer)) else 1)
-    try:
-        rows = _rows(files, LiveConnection(**values), namespace)
-    except (SnapshotError, ConfigError, ClusterError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    rows = _rows(files, LiveConnection(**values), namespace)
     if output == "json":
         write({"queues": [row.as_json() for row in rows]})
     elif not rows:

@@ -16,18 +16,17 @@ from podwright.cli.flags.connection import with_connection
 from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.rebalance import plan_lines
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw
 from podwright.core.rebalance.rules import RebalanceRules
 from podwright.engine.process.solving import solve
 from podwright.engine.process.steps import at_once
 from podwright.engine.view.rebalance_picture import PictureOptions, picture_of
-from podwright.kube.client.errors import ConfigError, status_of
+from podwright.kube.client.errors import status_of
 from podwright.kube.client.media_types import MERGE_PATCH
 from podwright.kube.kinds import REBALANCE_POLICY
 from podwright.simulator.live import LiveConnection
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.manifests import ManifestError, read_manifests
+from podwright.simulator.manifests import read_manifests
 from podwright.simulator.rebalance import plan_of
 
 if TYPE_CHECKING:
@@ -69,15 +68,12 @@ def plan(
 
 
 def _rules(cluster: LoadedCluster, files: Sequence[str]) -> Sequence[RebalanceRules]:
-    """Raises ClickException."""
-    try:
-        given: Sequence[Raw] = [raw for path in files for raw in read_manifests(path)]
-        raws = given or [*cluster.rebalance_objects.values()]
-        if not raws:
-            raise click.ClickException(f"there is no {REBALANCE_KIND}; name a file of one with --policy")
-        return [parse_rebalance_policy(raw) for raw in raws]
-    except (InvalidObjectError, ManifestError) as error:
-        raise click.ClickException(str(error)) from error
+    """Raises ClickException, InvalidObjectError and ManifestError."""
+    given: Sequence[Raw] = [raw for path in files for raw in read_manifests(path)]
+    raws = given or [*cluster.rebalance_objects.values()]
+    if not raws:
+        raise click.ClickException(f"there is no {REBALANCE_KIND}; name a file of one with --policy")
+    return [parse_rebalance_policy(raw) for raw in raws]
 
 
 @rebalance.command()
@@ -90,11 +86,10 @@ def stop(**values: Any) -> None:
     connection = LiveConnection(**values)
     try:
         names, problems = asyncio.run(_stop_all(connection))
-    except (ClusterError, ConfigError, OSError) as error:
-        if isinstance(error, ClusterError) and status_of(error) == 404:
-            names, problems = [], []
-        else:
-            raise click.ClickException(str(error)) from error
+    except ClusterError as error:
+        if status_of(error) != 404:
+            raise
+        names, problems = [], []
     for name in names:
         click.echo(f"rebalancepolicy {name} stopped")
     if problems:

@@ -19,7 +19,6 @@ from podwright.kube.signals import catch_signals
 from podwright.simulator.live import LiveConnection
 from podwright.simulator.replay.record import StreamRecorder
 from podwright.simulator.replay.record import record as run_recording
-from podwright.simulator.snapshot import SnapshotError
 
 
 @click.command()
@@ -47,11 +46,8 @@ def record(
 
     duration = "" if seconds is None else f" for {seconds:g} s"
     click.echo(f"Recording{duration}. Press Ctrl-C to stop{' earlier' if duration else ''}.", err=True)
-    try:
-        with _opened(output) as file:
-            recorder = asyncio.run(run(file))
-    except (SnapshotError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    with _opened(output) as file:
+        recorder = asyncio.run(run(file))
     click.echo(f"{recorder.lines:,} lines", err=True)
 
 

@@ -18,17 +18,15 @@ from rich.table import Table
 from podwright.cli.flags.cluster import load_options, with_gathering, with_policies
 from podwright.cli.flags.common import file_to_read, output_format
 from podwright.cli.printable import color_system, echo, plain, write
-from podwright.core.framework.errors import PluginError
-from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.wording import counted
 from podwright.simulator.manifests import ManifestError, read_manifests
 from podwright.simulator.replay import run as replays
 from podwright.simulator.replay.meter import Prices
 from podwright.simulator.replay.plots import plots
 from podwright.simulator.replay.recording import read_recording
-from podwright.simulator.replay.run import BUILT_IN, SAMPLES, ReplayCandidate, ReplayError, ReplayOptions
+from podwright.simulator.replay.run import BUILT_IN, SAMPLES, ReplayCandidate, ReplayOptions
 from podwright.simulator.replay.scorecard import Scorecard
-from podwright.simulator.replay.stream import ReplayStream, StreamError
+from podwright.simulator.replay.stream import ReplayStream
 from podwright.simulator.replay.tables import markdown, queue_rows, rows
 from podwright.simulator.replay.task_lists import (
     GPU,
@@ -39,7 +37,7 @@ from podwright.simulator.replay.task_lists import (
     read_tasks,
     stream_of,
 )
-from podwright.simulator.snapshot import SnapshotError, read_snapshot
+from podwright.simulator.snapshot import read_snapshot
 
 PROGRESS_SECONDS: Final = 10.0
 MOST_GANGS: Final = 10
@@ -138,18 +136,15 @@ def replay(
     """  # fmt: skip
     load = load_options(values)
     resource = resource or (GPU_SHARE if gpu_shares else "")
-    try:
-        found = _stream(stream, nodes, every_nth_node, fill, seed, resource, shares=gpu_shares)
-        for problem in found.problems[:10]:
-            echo(f"Problem: {problem}", err=True)
-        options = ReplayOptions(load=load, prices=_prices(prices), resource=resource, samples=samples, seed=seed)
-        candidates = [_candidate(path) for path in policies or (BUILT_IN,)]
-        with _progress() as progress:
-            cards = replays.replay(found, candidates, options, progress)
-        if out:
-            _write_all(cards, Path(out))
-    except (StreamError, ReplayError, ManifestError, SnapshotError, ProfileError, PluginError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    found = _stream(stream, nodes, every_nth_node, fill, seed, resource, shares=gpu_shares)
+    for problem in found.problems[:10]:
+        echo(f"Problem: {problem}", err=True)
+    options = ReplayOptions(load=load, prices=_prices(prices), resource=resource, samples=samples, seed=seed)
+    candidates = [_candidate(path) for path in policies or (BUILT_IN,)]
+    with _progress() as progress:
+        cards = replays.replay(found, candidates, options, progress)
+    if out:
+        _write_all(cards, Path(out))
     for note in dict.fromkeys(f"{card.policy}: {note}" for card in cards for note in card.notes):
         echo(f"Note: {note}", err=True)
     _show(cards, output)

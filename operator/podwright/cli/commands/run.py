@@ -14,7 +14,7 @@ from podwright.kube.options.values import OptionsError
 
 
 def start(values: dict[str, Any], *, as_kube_scheduler: bool) -> None:
-    """Runs the scheduler with these values of the options. Raises UsageError and ClickException."""
+    """Runs the scheduler with these values of the options. Raises UsageError."""
     try:
         options = Options(as_kube_scheduler=as_kube_scheduler, **values)
     except OptionsError as error:

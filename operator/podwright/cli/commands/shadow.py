@@ -11,7 +11,7 @@ from podwright.cli.flags.operator import with_operator
 from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.shadow import lines_of
 from podwright.simulator.live import LiveConnection
-from podwright.simulator.operator_client import OperatorError, ask
+from podwright.simulator.operator_client import ask
 
 PATH: Final = "/debug/shadow"
 SHOWN: Final = 10
@@ -50,10 +50,7 @@ def report(
     Asks the running operator, which serves this to users who may get /debug/shadow and list the pods of all namespaces.
     """
     query = {"policy": policy} if policy else {}
-    try:
-        found = ask(operator, PATH, query, LiveConnection(**values), ca_file=operator_ca)
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from error
+    found = ask(operator, PATH, query, LiveConnection(**values), ca_file=operator_ca)
     if not found:
         what = (
             f"policy {policy} is not in shadow mode"

@@ -14,7 +14,7 @@ from podwright.cli.printable import printable_texts, write
 from podwright.cli.reports.simulation import each_node_report, report
 from podwright.core.objects.raw import Raw
 from podwright.engine.view.rebalance_picture import PictureOptions
-from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, parse_scale
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, parse_scale
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.manifests import ManifestError, read_manifests
 from podwright.simulator.racks_picture import picture_of_result
@@ -133,16 +133,13 @@ def simulate(
         source = (values[name] for name in ("files", "kubeconfig", "context"))
         values["namespace"] = namespace_in(values["namespace"], *source)
     cluster = cluster_of(values)
-    try:
-        hypothesis = _hypothesis(values)
-        if each_node:
-            if hypothesis != _NO_CHANGE:
-                raise click.UsageError("--each-node excludes the flags that change the cluster")
-            _each_node(cluster, each_node, seed, output)
-            return
-        result = run_simulation(cluster, hypothesis, seed=seed, try_to_empty=try_to_empty)
-    except (HypothesisError, ManifestError) as error:
-        raise click.ClickException(str(error)) from error
+    hypothesis = _hypothesis(values)
+    if each_node:
+        if hypothesis != _NO_CHANGE:
+            raise click.UsageError("--each-node excludes the flags that change the cluster")
+        _each_node(cluster, each_node, seed, output)
+        return
+    result = run_simulation(cluster, hypothesis, seed=seed, try_to_empty=try_to_empty)
     if picture is not None:
         Path(picture).write_text(picture_of_result(cluster, result, PictureOptions(resource, [rack])))
     if output in ("json", "yaml"):

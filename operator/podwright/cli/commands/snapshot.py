@@ -20,7 +20,7 @@ from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.made_groups import ReadOwners, kind_of
 from podwright.simulator.params import kept_in
 from podwright.simulator.redaction import KNOWN_KINDS, redacted
-from podwright.simulator.snapshot import SnapshotError, read_snapshot, write_snapshot
+from podwright.simulator.snapshot import read_snapshot, write_snapshot
 
 SHOWN_MISSING: Final = 50
 """How many kinds and ConfigMaps that are missing are listed."""
@@ -65,20 +65,17 @@ def snapshot(
     """
     if files and signals is not None:
         raise click.UsageError("--signals asks the sources of a running cluster, so it cannot be used with FILES")
-    try:
-        if files:
-            found = read_snapshot(files)
-            read = ReadOwners.by(found.of_kind(GROUPING_KIND))
-            known = [raw for raw in found.objects if raw["kind"] in KNOWN_KINDS or kind_of(raw) in read.kinds]
-            keep = (*values["annotations"], *read.annotations)
-            kept = [redacted(str(raw["kind"]), raw, keep, named=read.named.get(kind_of(raw))) for raw in known]
-            config_maps, missing = kept_in(found, values["operator_namespace"])
-            taken = replace(found, objects=[*kept, *config_maps], missing=missing)
-        else:
-            taken = snapshot_of(LiveConnection(**values, signals=defined_signals(signals)))
-        write_snapshot(taken, output)
-    except (SnapshotError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    if files:
+        found = read_snapshot(files)
+        read = ReadOwners.by(found.of_kind(GROUPING_KIND))
+        known = [raw for raw in found.objects if raw["kind"] in KNOWN_KINDS or kind_of(raw) in read.kinds]
+        keep = (*values["annotations"], *read.annotations)
+        kept = [redacted(str(raw["kind"]), raw, keep, named=read.named.get(kind_of(raw))) for raw in known]
+        config_maps, missing = kept_in(found, values["operator_namespace"])
+        taken = replace(found, objects=[*kept, *config_maps], missing=missing)
+    else:
+        taken = snapshot_of(LiveConnection(**values, signals=defined_signals(signals)))
+    write_snapshot(taken, output)
     counts = Counter(str(raw["kind"]) for raw in taken.objects)
     others = len(taken.objects) - counts[NODE_KIND.kind] - counts[POD_KIND.kind]
     click.echo(f"{counts[NODE_KIND.kind]:,} nodes, {counts[POD_KIND.kind]:,} pods, {others:,} other objects", err=True)

@@ -14,10 +14,7 @@ from podwright.api.permissions import WAIT, PolicySettings
 from podwright.cli.flags.common import Flag, together
 from podwright.cli.flags.connection import AS_GROUPS, AS_USER
 from podwright.cli.flags.policies import emulated_version, feature_gates, policy_flags
-from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
-from podwright.core.framework.profile import ProfileError
-from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.resources import CPU
 from podwright.kube.client.credentials.credentials import namespace_of
 from podwright.kube.client.errors import ConfigError
@@ -27,13 +24,12 @@ from podwright.kube.options.values import (
     MINOR,
     SCHEDULER_NAMES,
     SIGNALS,
-    OptionsError,
     parse_feature_gates,
 )
 from podwright.kube.plugins.guarded import load_in_time
 from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load
-from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot
+from podwright.simulator.snapshot import Snapshot, read_snapshot
 
 SHOWN_PROBLEMS: Final = 10
 """How many problems with objects are listed."""
@@ -102,7 +98,7 @@ def namespace_in(given: str | None, files: Sequence[str], kubeconfig: str | None
 
 def cluster_of(values: dict[str, Any]) -> LoadedCluster:
     """The cluster that the flags name; takes their values out of `values`. Problems go to standard error. Raises
-    ClickException.
+    what reading, and policies and plugins, raise.
     """
     (cluster,) = clusters_of(values, lambda snapshot: (snapshot,))
     return cluster
@@ -113,18 +109,15 @@ def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[
     last one.
     """
     files, connection = values.pop("files"), connection_of(values)
-    try:
-        snapshot = read_snapshot(files) if files else snapshot_of(connection)
-        options = load_options(values, snapshot)
-        clusters = [load(variant, options) for variant in variants(snapshot)]
-    except (SnapshotError, OSError, ProfileError, PluginError) as error:
-        raise click.ClickException(str(error)) from error
+    snapshot = read_snapshot(files) if files else snapshot_of(connection)
+    options = load_options(values, snapshot)
+    clusters = [load(variant, options) for variant in variants(snapshot)]
     _report(clusters[-1])
     return clusters
 
 
 def connection_of(values: dict[str, Any], *, messages: bool = False) -> LiveConnection:
-    """Takes the values of the flags about the API server out of `values`. Raises ClickException."""
+    """Takes the values of the flags about the API server out of `values`. Raises OptionsError."""
     return LiveConnection(
         **{name: values.pop(name) for name in ("kubeconfig", "context", "as_user", "as_groups")},
         messages=messages,
@@ -134,7 +127,7 @@ def connection_of(values: dict[str, Any], *, messages: bool = False) -> LiveConn
 
 
 def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> LoadOptions:
-    """Takes the values of the flags about policies out of `values`. Raises ClickException."""
+    """Takes the values of the flags about policies out of `values`. Raises OptionsError, RegistryError and OSError."""
     names = (
         "scheduler_name",
         "allowed_scheduler_names",
@@ -147,32 +140,26 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
         "emulated_version",
     )
     own = {name: values.pop(name) for name in names}
-    try:
-        gates, emulated = parse_feature_gates(own["feature_gates"]), own["emulated_version"]
-        return LoadOptions(
-            features=features_of(snapshot, gates, MINOR.parse(emulated) if emulated else None),
-            classes=load_in_time(own["plugin_dirs"]),
-            settings=PolicySettings(
-                scheduler_name=own["scheduler_name"],
-                allowed_scheduler_names=SCHEDULER_NAMES.parse(own["allowed_scheduler_names"]),
-                allow_unsafe=own["allow_unsafe_policies"],
-                waits_for_bad_policies=own["when_policy_is_bad"] == WAIT,
-                asks_extenders=False,
-                signals=defined_signals(own["signals"]),
-                namespace=own["operator_namespace"],
-            ),
-            gather_after=DURATION.parse(values.pop("gather_after", "0s")),
-        )
-    except (OptionsError, RegistryError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    gates, emulated = parse_feature_gates(own["feature_gates"]), own["emulated_version"]
+    return LoadOptions(
+        features=features_of(snapshot, gates, MINOR.parse(emulated) if emulated else None),
+        classes=load_in_time(own["plugin_dirs"]),
+        settings=PolicySettings(
+            scheduler_name=own["scheduler_name"],
+            allowed_scheduler_names=SCHEDULER_NAMES.parse(own["allowed_scheduler_names"]),
+            allow_unsafe=own["allow_unsafe_policies"],
+            waits_for_bad_policies=own["when_policy_is_bad"] == WAIT,
+            asks_extenders=False,
+            signals=defined_signals(own["signals"]),
+            namespace=own["operator_namespace"],
+        ),
+        gather_after=DURATION.parse(values.pop("gather_after", "0s")),
+    )
 
 
 def defined_signals(file: str | None) -> Signals:
-    """Reads the file of the flag --signals. Raises ClickException."""
-    try:
-        return SIGNALS.parse(file).signals if file else {}
-    except OptionsError as error:
-        raise click.ClickException(str(error)) from error
+    """Reads the file of the flag --signals. Raises OptionsError."""
+    return SIGNALS.parse(file).signals if file else {}
 
 
 def _report(cluster: LoadedCluster) -> None:

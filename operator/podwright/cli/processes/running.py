@@ -8,10 +8,6 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import click
-
-from podwright.core.framework.registry import RegistryError
-from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.log_format import configure_logging
 from podwright.kube.options.options import Options
 from podwright.kube.repeated_lines import count_repeated_lines
@@ -22,13 +18,10 @@ class LeadershipLostError(Exception):
 
 
 def run_process(options: Options, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs the work, with logs as these options say. Raises ClickException."""
+    """Runs the work, with logs as these options say."""
     configure_logging(
         options.logging_format, options.verbosity, options.vmodule, logging.getLevelName(options.log_level.upper())
     )
     count_repeated_lines()
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(work())
-    except (AccessError, ConfigError, RegistryError, OSError, LeadershipLostError) as error:
-        raise click.ClickException(str(error)) from error
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(work())

@@ -10,11 +10,9 @@ from typing import Final
 import click
 
 from podwright.cli.printable import echo
-from podwright.core.framework.errors import PluginError
-from podwright.core.framework.profile import ProfileError
 from podwright.kube.log_format import printable
 from podwright.kube.plugins.guarded import guarded_plugins
-from podwright.policies.cases import SuiteError, read_suite, run_case
+from podwright.policies.cases import read_suite, run_case
 from podwright.policies.junit import junit
 from podwright.simulator.loaded import LoadOptions
 
@@ -31,18 +29,16 @@ def run_suites(files: Sequence[str], options: LoadOptions, report: str | None) -
     """Runs the tests in these files. A plugin that does not return is stopped, as in the operator. `report`: where to
     write the results as JUnit XML.
 
-    Raises ClickException for files that cannot be used, and SystemExit if a test fails.
+    Raises SuiteError, OSError, ProfileError and PluginError for files that cannot be used, and SystemExit if a test
+    fails.
     """
     results: dict[str, list[tuple[str, list[str]]]] = {}
-    try:
-        with guarded_plugins() as guard:
-            options = replace(options, guard=guard)
-            for file in files:
-                results[file] = [(case.name, [*run_case(case, options)]) for case in read_suite(Path(file))]
-        if report is not None:
-            Path(report).write_text(junit(results), encoding="utf-8")
-    except (SuiteError, OSError, ProfileError, PluginError) as error:
-        raise click.ClickException(str(error)) from error
+    with guarded_plugins() as guard:
+        options = replace(options, guard=guard)
+        for file in files:
+            results[file] = [(case.name, [*run_case(case, options)]) for case in read_suite(Path(file))]
+    if report is not None:
+        Path(report).write_text(junit(results), encoding="utf-8")
     failed = 0
     for file, cases in results.items():
         for name, wrong in cases:

@@ -6,7 +6,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from podwright.cli.commands.evaluate import evaluate
+from podwright.cli.main import main
 from podwright.core.plugins import PLUGINS
 from support.objects.builders import make_node, make_pod
 
@@ -14,7 +14,7 @@ CASE = {"id": "own/1", "nodes": [make_node("a"), make_node("b", unschedulable=Tr
 
 
 def run(*args, stdin=None):
-    return CliRunner().invoke(evaluate, [str(a) for a in args], input=stdin)
+    return CliRunner().invoke(main, ["evaluate", *map(str, args)], input=stdin)
 
 
 def lines(*cases):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from podwright.cli.commands.evaluate import evaluate
+from podwright.cli.main import main
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from support.objects.builders import make_node, make_pod, make_policy
 from support.objects.devices import claiming, exactly, make_claim, make_class, make_device, make_slice
@@ -47,7 +47,7 @@ def asked(tmp_path):
         dump.write_text(json.dumps({"kind": "List", "items": items}))
         raw = pod or make_pod("p", spec={"schedulerName": "podwright", **(spec or {})})
         path.write_text(manifest or yaml.safe_dump({**raw, "kind": "Pod"}))
-        result = CliRunner().invoke(evaluate, [str(dump), "--pod", str(path), *map(str, args)], color=color)
+        result = CliRunner().invoke(main, ["evaluate", str(dump), "--pod", str(path), *map(str, args)], color=color)
         assert result.exit_code == 0, result.output
         return result.stdout
 
@@ -171,13 +171,13 @@ class TestMissingKinds:
         assert "`podwright evaluate --kinds`" in text
 
     def test_kinds_prints_every_kind_that_is_watched_the_policies_and_the_templates_of_claims(self):
-        (line,) = CliRunner().invoke(evaluate, ["--kinds"]).stdout.splitlines()
+        (line,) = CliRunner().invoke(main, ["evaluate", "--kinds"]).stdout.splitlines()
         custom = ["podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh", "podgroups.scheduling.run.ai", "podgangs.scheduler.grove.io", "schedulerpolicies", "localschedulerpolicies", "resourceclaimtemplates", "schedulingqueues", "workloadgroupings", "queues.scheduling.run.ai", "queues.scheduling.volcano.sh", "reservations.podwright.dev", "workloads.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"]  # fmt: skip
         assert line.split(",") == [*(watched.plural for watched in WATCHED_KINDS), *custom]
 
     def test_kinds_that_the_api_server_does_not_serve_can_be_left_out(self):
         served = "pods\nnodes\ncsinodes.storage.k8s.io\npods.metrics.k8s.io\npodgroups.scheduling.x-k8s.io\nschedulerpolicies.podwright.dev\n"
-        result = CliRunner().invoke(evaluate, ["--kinds", "-"], input=served)
+        result = CliRunner().invoke(main, ["evaluate", "--kinds", "-"], input=served)
         assert result.stdout.strip().split(",") == ["nodes", "pods", "csinodes", "podgroups.scheduling.x-k8s.io", "schedulerpolicies"]  # fmt: skip
 
 

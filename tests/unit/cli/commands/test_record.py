@@ -16,7 +16,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from podwright.cli.commands.record import record as command
+from podwright.cli.main import main
 from podwright.sandbox import Sandbox, SandboxThread
 from podwright.simulator.live import LiveConnection
 from podwright.simulator.replay.record import record
@@ -171,7 +171,9 @@ def test_the_command_ends_while_the_api_server_accepts_connections_and_never_ans
 def test_a_cluster_that_cannot_be_read_is_an_error(tmp_path, name):
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps({"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "contexts": [{"name": "x", "context": {"cluster": "c"}}], "current-context": "x"}))  # fmt: skip
-    result = CliRunner().invoke(command, ["--kubeconfig", str(path), "-o", str(tmp_path / name), "--seconds", "1"])
+    result = CliRunner().invoke(
+        main, ["record", "--kubeconfig", str(path), "-o", str(tmp_path / name), "--seconds", "1"]
+    )
     assert result.exit_code == 1
     assert "Error: cannot record the cluster" in result.output
     content = (tmp_path / name).read_bytes()
