@@ -151,34 +151,26 @@ def _scheduler_names(text: str) -> tuple[str, ...]:
     return patterns
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise OptionsError(f"{text!r} is not a number of seconds")
-    return seconds
+def _read_as(
+    expected: str, parse: Callable[[str], T], accepts: Callable[[T], bool] = lambda _value: True
+) -> Callable[[str], T]:
+    """A parser with the error that the text is not `expected`: if `parse` raises ValueError, or makes a value that
+    `accepts` refuses.
+    """
+
+    def read(text: str) -> T:
+        try:
+            value = parse(text)
+        except ValueError as error:
+            raise OptionsError(f"{text!r} is not {expected}") from error
+        if not accepts(value):
+            raise OptionsError(f"{text!r} is not {expected}")
+        return value
+
+    return read
 
 
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number <= 0:
-        raise OptionsError(f"{text!r} is not a whole number greater than 0")
-    return number
-
-
-def _duration(text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except ValueError:
-        seconds = -1.0
-    if seconds < 0:
-        raise OptionsError(f"{text!r} is not a duration such as 5m or 1m30s")
-    return seconds
+_whole: Final = _read_as("a whole number", int)
 
 
 def _directory(text: str) -> str:
@@ -225,13 +217,6 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _ip_address(text: str) -> str:
-    try:
-        return str(ipaddress.ip_address(text or ALL_ADDRESSES))
-    except ValueError as error:
-        raise OptionsError(f"{text!r} is not an IP address") from error
-
-
 def _paths(text: str) -> tuple[str, ...]:
     paths = tuple(f"/{part.strip().removeprefix('/')}" for part in text.split(",") if part.strip())
     for path in paths:
@@ -260,27 +245,6 @@ def _server(text: str) -> str | None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",")) if text.strip() else ()
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise OptionsError(f"{text!r} is not a whole number") from error
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise OptionsError(f"{text!r} is not a number") from error
-
-
-def _quantity(text: str) -> int:
-    try:
-        return round_up(parse_quantity(text, ""))
-    except ValueError as error:
-        raise OptionsError(f"{text!r} is not a quantity such as 512 or 4Ki") from error
 
 
 def _minor(text: str) -> int | None:
@@ -362,8 +326,10 @@ CERTIFICATE_FOR_NAMES: Final = ValueType("CERTIFICATE,KEY[:NAME,…]", _certific
 SERVER: Final = ValueType("URL", _server)
 NAMES: Final = ValueType("NAME,…", _names, joined=True)
 WHOLE: Final = ValueType("NUMBER", _whole)
-NUMBER: Final = ValueType("NUMBER", _number)
-QUANTITY: Final = ValueType("QUANTITY", _quantity)
+NUMBER: Final = ValueType("NUMBER", _read_as("a number", float))
+QUANTITY: Final = ValueType(
+    "QUANTITY", _read_as("a quantity such as 512 or 4Ki", lambda text: round_up(parse_quantity(text, "")))
+)
 MINOR: Final = ValueType("VERSION", _minor)
 """The minor version of Kubernetes 1."""
 PREVIOUS_MINOR: Final = ValueType("VERSION", _previous_minor)
@@ -383,11 +349,13 @@ SCHEDULER_NAMES: Final = ValueType("NAME,…", _scheduler_names, joined=True)
 FEATURE_GATES: Final = ValueType("NAME=true|false,…", parse_feature_gates, joined=True)
 SWITCH: Final = ValueType("[true|false]", _switch)
 """On or off. The flag alone means true."""
-POSITIVE: Final = ValueType("NUMBER", _positive)
+POSITIVE: Final = ValueType("NUMBER", _read_as("a whole number greater than 0", int, lambda number: number > 0))
 """A whole number greater than 0."""
-SECONDS: Final = ValueType("SECONDS", _seconds)
+SECONDS: Final = ValueType("SECONDS", _read_as("a number of seconds", float, lambda seconds: 0 <= seconds < math.inf))
 """A number of seconds, fractions allowed."""
-DURATION: Final = ValueType("DURATION", _duration)
+DURATION: Final = ValueType(
+    "DURATION", _read_as("a duration such as 5m or 1m30s", parse_duration, lambda seconds: seconds >= 0)
+)
 """Seconds, written as Go writes a duration: `5m`, `1m30s`."""
 PORT: Final = ValueType("PORT", _port)
 VERBOSITY: Final = ValueType("LEVEL", _verbosity)
@@ -396,7 +364,9 @@ MODULE_VERBOSITIES: Final = ValueType("PATTERN=N,…", _module_verbosities, join
 TLS_VERSION: Final = ValueType(
     f"[{'|'.join(_TLS_VERSIONS)}]", lambda text: choice(*_TLS_VERSIONS).parse(text or "VersionTLS12")
 )
-IP_ADDRESS: Final = ValueType("IP", _ip_address)
+IP_ADDRESS: Final = ValueType(
+    "IP", _read_as("an IP address", lambda text: str(ipaddress.ip_address(text or ALL_ADDRESSES)))
+)
 PATHS: Final = ValueType("PATH,…", _paths, joined=True)
 CIPHER_SUITES: Final = ValueType("NAME,…", _cipher_suites, joined=True)
 """Names that kube-scheduler takes for `--tls-cipher-suites`."""
