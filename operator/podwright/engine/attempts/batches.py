@@ -1,54 +1,23 @@
 """Batches: pods of a policy with packing Optimal are gathered for a moment, and decided together in a child process.
 
-popped ─► `gather` ─► the lane ─► popped again ─► `take`: those that were gathered with it ─► PackingJob
-    ─► core.gangs.packing ─► each decision is checked and carried out
+popped ─► `gather` ─► the lane ─► popped again ─► `take`: those that were gathered with it
+    ─► core.gangs.packing ─► each decision is checked and carried out (see `pod_attempts`)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from podwright.api.policy_status import PackingStatus
-from podwright.core.cycle import Decision
-from podwright.core.framework.program import Solver
 from podwright.core.objects.compaction import compact_regularly
-from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
-from podwright.core.state.transaction import CacheTransaction
-from podwright.engine.planning.placing import assume
 from podwright.engine.policies.active_policy import ActivePolicy
-from podwright.engine.process.steps import Steps
 from podwright.engine.state import EngineState
-
-if TYPE_CHECKING:
-    from podwright.core.gangs.packing import Packed
 
 MOST_PODS: Final = 1_000
 """How many pods are decided together at most."""
-
-
-class Attempts(Protocol):
-    """What becomes of single pods. See PodAttempts."""
-
-    def seen(self, queued: QueuedPod) -> tuple[PodInfo, int]: ...
-    def nominated(self) -> Mapping[str, str]: ...
-    def may_decide(self, queued: QueuedPod, policy: ActivePolicy) -> bool: ...
-    def carry_out(
-        self,
-        queued: QueuedPod,
-        policy: ActivePolicy,
-        decision: Decision,
-        *,
-        seconds: float,
-        started: float,
-        seen: tuple[PodInfo, int],
-        nominated: Mapping[str, str],
-    ) -> bool: ...
-    def give_back(self, queued: QueuedPod) -> None: ...
-    def fail(self, queued: QueuedPod, message: str, started: float) -> None: ...
 
 
 class Batches:
@@ -104,87 +73,3 @@ class Batches:
             if queued is not None and self._queue.take(uid) is not None:
                 taken.append(queued)
         return taken
-
-
-class PackingJob:
-    """See `planning.Job`. Of pods that are packed together."""
-
-    def __init__(
-        self,
-        pods: Sequence[QueuedPod],
-        policy: ActivePolicy,
-        *,
-        state: EngineState,
-        solve: Solver | None,
-        attempts: Attempts,
-        started: float,
-    ) -> None:
-        self.pods = pods
-        self.policy = policy
-        self._state = state
-        self._solve = solve
-        self._attempts = attempts
-        self._started = started
-        self._seen = {queued.uid: attempts.seen(queued) for queued in pods}
-        self._nominated = attempts.nominated()
-
-    def decide(self) -> Packed:
-        from podwright.core.gangs.packing import Packing  # noqa: PLC0415 -- few policies pack
-
-        spec, sources = self.policy.compiled.spec, self._state.sources
-        packing = Packing(
-            self.policy.framework,
-            self._state.cache,
-            sources.below,
-            self._solve,
-            seconds=spec.packing_times.budget_seconds,
-            clock=sources.clock,
-            preempts_at=sources.wall() if spec.packing_may_preempt else None,
-        )
-        return packing.pack([queued.pod for queued in self.pods])
-
-    def assume(self, packed: Packed, transaction: CacheTransaction) -> bool:
-        return all(assume(decision, self.policy, transaction) for decision in packed.decisions)
-
-    def wanted(self) -> bool:
-        return any(self._attempts.may_decide(queued, self.policy) for queued in self.pods)
-
-    def carry_out(self, packed: Packed, seconds: float) -> Steps[bool]:
-        """A pod whose decision does not fit any more, or that has none, waits in the lane for another one."""
-        self.policy.activity.packing = PackingStatus(
-            pods=len(self.pods), placed=packed.placed, certificate=packed.certificate, message=packed.message[:1024]
-        )
-        left = {queued.uid: queued for queued in self.pods}
-        for decision in packed.decisions:
-            yield
-            # A pod that is gone has not come back as an object.
-            queued = left.get(decision.pod.uid) if decision.pod is not None else None
-            if queued is None or not self._attempts.may_decide(queued, self.policy):
-                continue
-            if self._attempts.carry_out(
-                queued,
-                self.policy,
-                decision,
-                seconds=0.0,
-                started=self._started,
-                seen=self._seen[queued.uid],
-                nominated=self._nominated,
-            ):
-                del left[queued.uid]
-        if len(left) == len(self.pods):
-            return False
-        for queued in left.values():
-            self._attempts.give_back(queued)
-        return True
-
-    def charged(self, _packed: Packed) -> Sequence[QueuedPod]:
-        return self.pods
-
-    def give_back(self) -> None:
-        for queued in self.pods:
-            self._attempts.give_back(queued)
-
-    def fail(self, message: str) -> None:
-        for queued in self.pods:
-            if self._attempts.may_decide(queued, self.policy):
-                self._attempts.fail(queued, message, self._started)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from podwright.api.policy_status import PackingStatus
 from podwright.core.cycle import Decision, Fault, Placement, Rejection, schedule, still_fits
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.observer import Observer
@@ -17,7 +18,7 @@ from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.queue import QueuedPod
 from podwright.core.state.deadline import TookLongError
 from podwright.core.state.transaction import CacheTransaction
-from podwright.engine.attempts.batches import Batches, PackingJob
+from podwright.engine.attempts.batches import Batches
 from podwright.engine.attempts.extended import ExtendedAttempts
 from podwright.engine.attempts.gangs.attempts import Gangs
 from podwright.engine.outcomes.outcomes import Outcomes
@@ -31,6 +32,9 @@ from podwright.engine.process.steps import Steps
 from podwright.engine.records.local_budgets import Account, LocalBudgets
 from podwright.engine.records.log_fields import fields
 from podwright.engine.state import EngineState
+
+if TYPE_CHECKING:
+    from podwright.core.gangs.packing import Packed
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +143,7 @@ class PodAttempts:
         for each in pods:
             each.policy = policy.label
         self._planning.add(
-            PackingJob(pods, policy, state=self._state, solve=self._solve, attempts=self, started=started)
+            _PackingJob(pods, policy, state=self._state, solve=self._solve, attempts=self, started=started)
         )
 
     def decide(self, queued: QueuedPod, policy: ActivePolicy, observer: Observer | None = None) -> Decision:
@@ -283,3 +287,87 @@ class _PodJob:
 
     def fail(self, message: str) -> None:
         self._attempts.fail(self._queued, message, self._started)
+
+
+class _PackingJob:
+    """See `planning.Job`. Of pods that are packed together."""
+
+    def __init__(
+        self,
+        pods: Sequence[QueuedPod],
+        policy: ActivePolicy,
+        *,
+        state: EngineState,
+        solve: Solver | None,
+        attempts: PodAttempts,
+        started: float,
+    ) -> None:
+        self.pods = pods
+        self.policy = policy
+        self._state = state
+        self._solve = solve
+        self._attempts = attempts
+        self._started = started
+        self._seen = {queued.uid: attempts.seen(queued) for queued in pods}
+        self._nominated = attempts.nominated()
+
+    def decide(self) -> Packed:
+        from podwright.core.gangs.packing import Packing  # noqa: PLC0415 -- few policies pack
+
+        spec, sources = self.policy.compiled.spec, self._state.sources
+        packing = Packing(
+            self.policy.framework,
+            self._state.cache,
+            sources.below,
+            self._solve,
+            seconds=spec.packing_times.budget_seconds,
+            clock=sources.clock,
+            preempts_at=sources.wall() if spec.packing_may_preempt else None,
+        )
+        return packing.pack([queued.pod for queued in self.pods])
+
+    def assume(self, packed: Packed, transaction: CacheTransaction) -> bool:
+        return all(assume(decision, self.policy, transaction) for decision in packed.decisions)
+
+    def wanted(self) -> bool:
+        return any(self._attempts.may_decide(queued, self.policy) for queued in self.pods)
+
+    def carry_out(self, packed: Packed, seconds: float) -> Steps[bool]:
+        """A pod whose decision does not fit any more, or that has none, waits in the lane for another one."""
+        self.policy.activity.packing = PackingStatus(
+            pods=len(self.pods), placed=packed.placed, certificate=packed.certificate, message=packed.message[:1024]
+        )
+        left = {queued.uid: queued for queued in self.pods}
+        for decision in packed.decisions:
+            yield
+            # A pod that is gone has not come back as an object.
+            queued = left.get(decision.pod.uid) if decision.pod is not None else None
+            if queued is None or not self._attempts.may_decide(queued, self.policy):
+                continue
+            if self._attempts.carry_out(
+                queued,
+                self.policy,
+                decision,
+                seconds=0.0,
+                started=self._started,
+                seen=self._seen[queued.uid],
+                nominated=self._nominated,
+            ):
+                del left[queued.uid]
+        if len(left) == len(self.pods):
+            return False
+        for queued in left.values():
+            self._attempts.give_back(queued)
+        return True
+
+    def charged(self, _packed: Packed) -> Sequence[QueuedPod]:
+        return self.pods
+
+    def give_back(self) -> None:
+        for queued in self.pods:
+            self._attempts.give_back(queued)
+
+    def fail(self, message: str) -> None:
+        for queued in self.pods:
+            if self._attempts.may_decide(queued, self.policy):
+                self._attempts.fail(queued, message, self._started)
