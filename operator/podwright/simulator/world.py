@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.api.scheduling_queue import parse_queue
@@ -25,33 +25,20 @@ NOW: Final = 4e9
 """Seconds since the epoch, later than any start time: a pod without a start time counts as started now."""
 
 
+def _refusing(problem: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def refuse(*_args: Any, **_options: Any) -> None:
+        raise ClusterError(problem)
+
+    return refuse
+
+
 class NoCluster:
     """A Cluster without an API server: every call raises ClusterError."""
 
-    async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
-        raise ClusterError("a simulation binds nothing")
-
-    async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
-        raise ClusterError("a simulation reads nothing")
-
-    async def update(self, kind: str, raw: Mapping[str, Any], subresource: str = "") -> Mapping[str, Any]:
-        raise ClusterError("a simulation writes nothing")
-
-    async def create(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise ClusterError("a simulation writes nothing")
-
-    async def patch(
-        self, kind: str, name: str, namespace: str, change: Mapping[str, Any], subresource: str = ""
-    ) -> Mapping[str, Any]:
-        raise ClusterError("a simulation writes nothing")
-
-    async def delete(self, kind: str, name: str, namespace: str, uid: str) -> None:
-        raise ClusterError("a simulation writes nothing")
-
-    async def wait_for(
-        self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool], timeout: float
-    ) -> None:
-        raise ClusterError("a simulation waits for nothing")
+    bind = _refusing("a simulation binds nothing")
+    get = _refusing("a simulation reads nothing")
+    update = create = patch = delete = _refusing("a simulation writes nothing")
+    wait_for = _refusing("a simulation waits for nothing")
 
 
 class World(Handle):
