@@ -17,7 +17,7 @@ from podwright.core.plugins.gang_scheduling import TOO_FEW, GangScheduling
 from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.cache import Cache
 from podwright.core.state.levels import EXISTING
-from podwright.simulator.explain.changes.groups import for_rejected, for_too_few, planner_for
+from podwright.simulator.explain.changes.groups import GroupChanges, planner_for
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.events import events_for
 from podwright.simulator.explain.held_room import held_room
@@ -72,13 +72,14 @@ def _too_few(
     if members.levels is not None:
         has = f"is incomplete: {members.levels.root.why_unmet(EXISTING)}"
     text = f"its group {group.title} {has}: {lacking} more {'is' if lacking == 1 else 'are'} needed before any is tried"
+    changes = trials.in_time(GroupChanges(trials, framework, group, pod).for_too_few(lacking)) if trials else ()
     return replace(
         found,
         state=PodState.GATED,
         causes=(Cause(reason="GangTooSmall", text=text, plugin=GangScheduling.name),),
         message=TOO_FEW,
         events=events_for(framework, (GangScheduling.name,)),
-        changes=tuple(trials.in_time(for_too_few(trials, framework, group, pod, lacking))) if trials else (),
+        changes=tuple(changes),
     )
 
 
@@ -102,6 +103,7 @@ def _decided(
     groups = tuple(_rejected(attempts[0])) if attempts else ()
     own = decision.attempts.get(pod.uid)
     held = held_room(cluster, partial(_nodes_of, planner_for(framework, cache, group), waiting))
+    changes = trials.in_time(GroupChanges(trials, framework, group, pod).for_rejected(decision)) if trials else ()
     return replace(
         found,
         causes=(*((held,) if held else ()), _no_room(cluster.cache, group, fitting, groups, decision)),
@@ -109,7 +111,7 @@ def _decided(
         rejections=groups,
         preemption=_preemption(decision),
         events=events_for(framework, decision.plugins),
-        changes=tuple(trials.in_time(for_rejected(trials, framework, group, pod, decision))) if trials else (),
+        changes=tuple(changes),
     )
 
 
