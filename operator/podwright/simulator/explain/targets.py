@@ -63,6 +63,8 @@ _GROUPS: Final[Mapping[str, Collection[str]]] = {
 }
 """By kind: the API groups with which it may be written, as in job.batch/x or job.v1.batch/x."""
 _GROUP_KINDS: Final = ("PodGroup", *NAMED_OTHERWISE.values())
+Pods = Mapping[tuple[str, str], Raw]
+"""By namespace and name."""
 PODS_EXPLAINED: Final = 100
 """How many waiting pods of a workload are explained. Changes are searched for the first of them only."""
 _EXAMPLES: Final = 3
@@ -195,7 +197,7 @@ def _parsed(raw: Raw) -> PodInfo:
         raise TargetError(f"the scheduler cannot read the pod: {error}") from error
 
 
-def _not_found(target: Target, pods: Mapping[tuple[str, str], Raw]) -> str:
+def _not_found(target: Target, pods: Pods) -> str:
     elsewhere = [namespace for namespace, name in pods if name == target.name]
     here = [name for namespace, name in pods if namespace == target.namespace]
     hint = f"; there is one in namespace {elsewhere[0]}" if elsewhere else did_you_mean(target.name, here)
@@ -206,12 +208,7 @@ def _not_found(target: Target, pods: Mapping[tuple[str, str], Raw]) -> str:
 
 
 def _workload(
-    cluster: LoadedCluster,
-    snapshot: Snapshot,
-    target: Target,
-    pods: Mapping[tuple[str, str], Raw],
-    *,
-    changes: bool,
+    cluster: LoadedCluster, snapshot: Snapshot, target: Target, pods: Pods, *, changes: bool
 ) -> WorkloadExplanation:
     of = _members if target.kind in _GROUP_KINDS else _owned if target.kind in _KINDS.values() else _below
     wanted = [*of(cluster, snapshot, target, pods)]
@@ -222,9 +219,7 @@ def _workload(
     return _of_pods(cluster, target.kind, name, wanted, [*_not_created(snapshot, target, running)], changes=changes)
 
 
-def _queue(
-    cluster: LoadedCluster, target: Target, pods: Mapping[tuple[str, str], Raw], *, changes: bool
-) -> WorkloadExplanation:
+def _queue(cluster: LoadedCluster, target: Target, pods: Pods, *, changes: bool) -> WorkloadExplanation:
     """The pods of the queue and of those below it."""
     queues, rows = cluster.queues, rows_of(cluster.queues)
     position = next((index for index, row in enumerate(rows) if row.name == target.name), None)
@@ -288,9 +283,7 @@ def _shared(cluster: LoadedCluster, waiting: Sequence[PodInfo]) -> Iterator[Shar
         yield SharedCause(reason=reason, text=text, pods=len(names), examples=tuple(names[:_EXAMPLES]))
 
 
-def _members(
-    cluster: LoadedCluster, _snapshot: Snapshot, target: Target, pods: Mapping[tuple[str, str], Raw]
-) -> Iterator[Raw]:
+def _members(cluster: LoadedCluster, _snapshot: Snapshot, target: Target, pods: Pods) -> Iterator[Raw]:
     """The pods of the groups of this name, or of those below it in a hierarchy."""
     groups = cluster.cache.groups
     apis = [api for api in APIS.values() if NAMED_OTHERWISE.get(api, "PodGroup") == target.kind]
@@ -302,9 +295,7 @@ def _members(
             yield raw
 
 
-def _below(
-    cluster: LoadedCluster, _snapshot: Snapshot, target: Target, pods: Mapping[tuple[str, str], Raw]
-) -> Iterator[Raw]:
+def _below(cluster: LoadedCluster, _snapshot: Snapshot, target: Target, pods: Pods) -> Iterator[Raw]:
     """The pods that have the target among their owners."""
     for (namespace, _), raw in pods.items():
         pod, owners = _parsed(raw), list[OwnerObject]()
@@ -317,9 +308,7 @@ def _below(
             yield raw
 
 
-def _owned(
-    _cluster: LoadedCluster, snapshot: Snapshot, target: Target, pods: Mapping[tuple[str, str], Raw]
-) -> Iterator[Raw]:
+def _owned(_cluster: LoadedCluster, snapshot: Snapshot, target: Target, pods: Pods) -> Iterator[Raw]:
     owners = {(target.kind, target.name)}
     if target.kind == "Deployment":
         owners = {
