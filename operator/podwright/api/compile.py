@@ -43,6 +43,7 @@ from podwright.core.framework.args import ArgsError, encode
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import (
     MULTI_POINT,
+    Classes,
     Enabled,
     NotSupportedError,
     PluginSet,
@@ -69,8 +70,6 @@ PROFILE_PREFIX: Final = "profile/"
 can have such a name.
 """
 
-Classes = Mapping[str, type[Any]]
-"""Plugin classes by name."""
 
 _FIT: Final = "NodeResourcesFit"
 _BALANCE: Final = "NodeResourcesBalancedAllocation"
@@ -235,10 +234,7 @@ def misnamed_policy(profile: Profile, refusal: str) -> CompiledPolicy:
 
 
 def built_in_policy(
-    classes: Classes,
-    features: Features,
-    scheduler_name: str = PODWRIGHT_SCHEDULER_NAME,
-    queue_sort: str = QUEUE_SORT,
+    classes: Classes, features: Features, scheduler_name: str = PODWRIGHT_SCHEDULER_NAME, queue_sort: str = QUEUE_SORT
 ) -> CompiledPolicy:
     """kube-scheduler's default profile for every pod of `scheduler_name`, without a SchedulerPolicy object."""
     return built_in_of(default_profile(scheduler_name, classes, features, queue_sort))

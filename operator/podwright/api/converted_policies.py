@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from podwright.api.compile import Classes, compile_policy, queue_sort_of
+from podwright.api.compile import compile_policy, queue_sort_of
 from podwright.api.configuration.load import Configuration
 from podwright.api.configuration.schema import (
     ClientConnection,
@@ -24,7 +24,7 @@ from podwright.api.permissions import safety_problems
 from podwright.api.scheduler_policy import GROUP, KIND, PODWRIGHT_SCHEDULER_NAME, VERSION, PolicyError, parse_policy
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.profile import Classes, ProfileError
 from podwright.core.framework.validation import summary
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME

@@ -15,6 +15,7 @@ from podwright.core.framework.features import Features
 from podwright.core.framework.profile import (
     DEFAULT_PLUGINS,
     MULTI_POINT,
+    Classes,
     Enabled,
     PluginSet,
     PluginSets,
@@ -82,7 +83,7 @@ class _Configured:
     plugin_config: tuple[PluginArgs, ...] = field(default=(), metadata={"schema": unique_by("name")})
 
 
-def _default_plugins(classes: Mapping[str, type[Any]], features: Features) -> PluginSets:
+def _default_plugins(classes: Classes, features: Features) -> PluginSets:
     """kube-scheduler's default plugins, without those whose feature gate is off."""
 
     def is_on(name: str) -> bool:
@@ -95,18 +96,14 @@ def _default_plugins(classes: Mapping[str, type[Any]], features: Features) -> Pl
     }
 
 
-def default_profile(
-    scheduler_name: str, classes: Mapping[str, type[Any]], features: Features, queue_sort: str = QUEUE_SORT
-) -> Profile:
+def default_profile(scheduler_name: str, classes: Classes, features: Features, queue_sort: str = QUEUE_SORT) -> Profile:
     """kube-scheduler's default profile. Raises ProfileError if `classes` lacks one of its plugins."""
     other = PluginSet((Enabled(queue_sort),), ("*",))
     sets = {} if queue_sort == QUEUE_SORT else {Point.QUEUE_SORT.key: other}
     return profile_of(scheduler_name, sets, (), classes, features)
 
 
-def convert_profile(
-    raw: Mapping[str, Any], where: str, classes: Mapping[str, type[Any]], features: Features
-) -> Profile:
+def convert_profile(raw: Mapping[str, Any], where: str, classes: Classes, features: Features) -> Profile:
     """Converts `schedulerName`, `plugins` and `pluginConfig` of a raw KubeSchedulerConfiguration profile.
 
     `where` is the path of the profile, "" for none. Raises ProfileError naming the field.
@@ -152,7 +149,7 @@ def profile_of(
     scheduler_name: str,
     custom: PluginSets,
     plugin_config: Sequence[PluginArgs],
-    classes: Mapping[str, type[Any]],
+    classes: Classes,
     features: Features,
     where: str = "",
 ) -> Profile:
@@ -164,9 +161,7 @@ def profile_of(
     return Profile(scheduler_name, plugins, _decode_plugin_config(plugin_config, classes, _join(where, "pluginConfig")))
 
 
-def merged_plugins(
-    custom: PluginSets, classes: Mapping[str, type[Any]], features: Features, where: str = ""
-) -> PluginSets:
+def merged_plugins(custom: PluginSets, classes: Classes, features: Features, where: str = "") -> PluginSets:
     """The default plugins with `custom` merged into them. Raises ProfileError, with a path that starts with `where`."""
     plugins = merge(_default_plugins(classes, features), custom)
     try:
@@ -176,9 +171,7 @@ def merged_plugins(
     return plugins
 
 
-def _decode_plugin_config(
-    plugin_config: Sequence[PluginArgs], classes: Mapping[str, type[Any]], where: str
-) -> Mapping[str, Any]:
+def _decode_plugin_config(plugin_config: Sequence[PluginArgs], classes: Classes, where: str) -> Mapping[str, Any]:
     """Args by plugin name. Raises ArgsError with the path of each field that is wrong."""
     args: dict[str, Any] = {}
     problems: list[Problem] = []

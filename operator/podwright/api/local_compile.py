@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, get_args
 
-from podwright.api.compile import Classes, CompiledPolicy, compile_policy, strategy_args, strategy_sets, with_args
+from podwright.api.compile import CompiledPolicy, compile_policy, strategy_args, strategy_sets, with_args
 from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of
 from podwright.api.local_policy import LocalPolicy
 from podwright.api.permissions import PolicySettings
@@ -33,7 +33,7 @@ from podwright.api.spec.strategy import Strategy
 from podwright.core.cel_columns.reads import EVERYTHING, FIELDS
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import DEFAULT_PLUGINS, Point, expand
+from podwright.core.framework.profile import DEFAULT_PLUGINS, Classes, Point, expand
 from podwright.core.framework.validation import Problem
 from podwright.core.plugins.rules.rule_set import RuleSet
 

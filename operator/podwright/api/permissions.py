@@ -14,14 +14,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Final
 
-from podwright.api.compile import (
-    PROFILE_PREFIX,
-    Classes,
-    CompiledPolicy,
-    OperatorDefinitions,
-    built_in_of,
-    built_in_policy,
-)
+from podwright.api.compile import PROFILE_PREFIX, CompiledPolicy, OperatorDefinitions, built_in_of, built_in_policy
 from podwright.api.configuration.extenders import Extenders
 from podwright.api.configuration.load import Configuration
 from podwright.api.configuration.signals import Signals
@@ -29,7 +22,7 @@ from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME, PolicyError, SchedulerPolicy
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import MULTI_POINT, Point, Profile, expand
+from podwright.core.framework.profile import MULTI_POINT, Classes, Point, Profile, expand
 from podwright.core.framework.validation import Problem
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME

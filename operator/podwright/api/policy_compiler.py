@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
+from podwright.api.compile import CompiledPolicy, compile_policy, queue_sort_of, refused_policy
 from podwright.api.configuration.signals import Signals
 from podwright.api.known_policy import Accepted
 from podwright.api.local_compile import compose
@@ -26,7 +26,7 @@ from podwright.api.scheduler_policy import (
     was_accepted,
 )
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import Profile
+from podwright.core.framework.profile import Classes, Profile
 
 Check = Callable[[CompiledPolicy], object]
 

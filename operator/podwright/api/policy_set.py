@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
-from podwright.api.compile import Classes, CompiledPolicy
+from podwright.api.compile import CompiledPolicy
 from podwright.api.configuration.signals import Signals
 from podwright.api.known_policy import Accepted, KnownPolicies, KnownPolicy, Selection
 from podwright.api.local_policies import LocalPolicies
@@ -26,6 +26,7 @@ from podwright.api.scheduler_policy import NAMELESS, identity_of
 from podwright.api.served_name import ServedName, order
 from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
+from podwright.core.framework.profile import Classes
 from podwright.core.objects.pod import LabelSet, PodInfo
 
 _MAX_SELECTIONS: Final = 256

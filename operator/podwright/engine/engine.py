@@ -17,11 +17,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
-from podwright.api.compile import Classes
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Handle
+from podwright.core.framework.profile import Classes
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.raw import Raw

@@ -15,11 +15,10 @@ from functools import partial
 from resource import RUSAGE_THREAD, getrusage
 from typing import Any
 
-from podwright.api.compile import Classes
 from podwright.api.configuration.load import Configuration
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
-from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.profile import Classes, ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo

@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from podwright.api.compile import Classes
 from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import KIND
+from podwright.core.framework.profile import Classes
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw

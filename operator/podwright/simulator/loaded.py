@@ -16,7 +16,6 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from podwright.api.compile import Classes
 from podwright.api.local_policy import LOCAL_KIND
 from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_result import NONE_IN_FORCE, ApplyResult
@@ -29,6 +28,7 @@ from podwright.api.topology import HYPER_NODE_KIND, TOPOLOGY_KIND, levels_of, pa
 from podwright.api.workload_grouping import GROUPING_KIND
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
+from podwright.core.framework.profile import Classes
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError

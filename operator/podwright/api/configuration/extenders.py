@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from podwright.api.configuration.documents import read_document
 from podwright.api.configuration.schema import Extender, extender_problems
 from podwright.core.framework.args import ArgsError, decode
-from podwright.core.framework.profile import Profile
+from podwright.core.framework.profile import Classes, Profile
 from podwright.core.framework.validation import Problem
 from podwright.core.objects.dataclass import dataclass
 
@@ -112,7 +112,7 @@ def extenders_of(configured: Sequence[Extender]) -> Extenders:
     return found
 
 
-def with_extenders(profile: Profile, extenders: Iterable[DefinedExtender], classes: Mapping[str, type[Any]]) -> Profile:
+def with_extenders(profile: Profile, extenders: Iterable[DefinedExtender], classes: Classes) -> Profile:
     """The profile with these extenders: those that may be ignored come last, and NodeResourcesFit ignores the resources
     that it is told to.
 

@@ -12,7 +12,7 @@ from podwright.api.configuration.versions import to_v1
 from podwright.api.kube_scheduler_configuration import decode_entry, merged_plugins, plugin_sets_of
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import PluginSets, Profile, ProfileError
+from podwright.core.framework.profile import Classes, PluginSets, Profile, ProfileError
 from podwright.core.framework.validation import Problem
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.similar_names import similar_name
@@ -36,7 +36,7 @@ class Configuration:
         """The extenders, which are for all profiles."""
         return extenders_of(self.settings.extenders)
 
-    def profiles(self, classes: Mapping[str, type[Any]], features: Features) -> Sequence[Profile]:
+    def profiles(self, classes: Classes, features: Features) -> Sequence[Profile]:
         """The profiles for the plugins in `classes`. Raises ArgsError with the path of each field that is wrong."""
         problems: list[Problem] = []
         profiles: list[Profile] = []
@@ -62,7 +62,7 @@ class Configuration:
             raise ArgsError(problems)
         return profiles
 
-    def unused_args(self, classes: Mapping[str, type[Any]]) -> Sequence[str]:
+    def unused_args(self, classes: Classes) -> Sequence[str]:
         """Warnings for args that no plugin uses. kube-scheduler ignores them silently."""
         return [
             f"profiles[{i}].pluginConfig[{j}]: {_why_unused(entry.name, classes)}; its args are ignored"
@@ -81,11 +81,11 @@ def load_configuration(content: bytes, *, path: str = "") -> Configuration:
     return Configuration(settings=settings, warnings=(*warnings, *_without_effect(settings)), path=path)
 
 
-def _takes_args(name: str, classes: Mapping[str, type[Any]]) -> bool:
+def _takes_args(name: str, classes: Classes) -> bool:
     return getattr(classes.get(name), "args_type", None) is not None
 
 
-def _why_unused(name: str, classes: Mapping[str, type[Any]]) -> str:
+def _why_unused(name: str, classes: Classes) -> str:
     if name in classes:
         return f"plugin {name!r} takes no args"
     close = similar_name(name, classes)
@@ -93,7 +93,7 @@ def _why_unused(name: str, classes: Mapping[str, type[Any]]) -> str:
 
 
 def _decoded_args(
-    configured: ConfiguredProfile, classes: Mapping[str, type[Any]], where: str, problems: list[Problem]
+    configured: ConfiguredProfile, classes: Classes, where: str, problems: list[Problem]
 ) -> Mapping[str, Any]:
     """Args by plugin name. Appends what is wrong to `problems`."""
     args: dict[str, Any] = {}

@@ -31,7 +31,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.observer import PluginNames
-from podwright.core.framework.profile import ExpandedProfile, Point, Profile, expand
+from podwright.core.framework.profile import Classes, ExpandedProfile, Point, Profile, expand
 from podwright.core.framework.read_only import ReadOnlyHandle
 from podwright.core.framework.status import Status
 from podwright.core.objects.control_flow import may_interrupt, passes_through
@@ -47,7 +47,7 @@ class BuiltPlugins:
     def __init__(
         self,
         profile: Profile,
-        classes: Mapping[str, type[Any]],
+        classes: Classes,
         handle: Handle,
         report_exception: ReportException | None = None,
     ) -> None:
@@ -132,7 +132,7 @@ def _build(plugin: type[Any], args: Any, handle: Handle, report_exception: Repor
 
 def _hints(
     plugins: Mapping[str, Any],
-    classes: Mapping[str, type[Any]],
+    classes: Classes,
     handle: Handle,
     report_exception: ReportException | None,
 ) -> Mapping[str, Sequence[EventHint]]:
@@ -149,9 +149,7 @@ def _hints(
     }
 
 
-def _disabled_checks(
-    expanded: ExpandedProfile, classes: Mapping[str, type[Any]]
-) -> Sequence[tuple[Any, Callable[..., Status | None]]]:
+def _disabled_checks(expanded: ExpandedProfile, classes: Classes) -> Sequence[tuple[Any, Callable[..., Status | None]]]:
     """The classes of plugins that the profile does not run in PreFilter, with the check that they make instead."""
     return tuple(
         (plugin, plugin.pre_filter_disabled)

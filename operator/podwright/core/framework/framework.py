@@ -39,7 +39,7 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.kept_totals import KeptTotals, added_up
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.pre_filter_outcome import ANYWHERE, PreFilterOutcome, nowhere
-from podwright.core.framework.profile import Point, Profile
+from podwright.core.framework.profile import Classes, Point, Profile
 from podwright.core.framework.status import SKIP, Code, Status, unschedulable
 from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
 from podwright.core.objects.control_flow import passes_through
@@ -54,7 +54,7 @@ class Framework(BuiltPlugins):
     def __init__(
         self,
         profile: Profile,
-        classes: Mapping[str, type[Any]],
+        classes: Classes,
         handle: Handle,
         observer: Observer = NO_OBSERVER,
         report_exception: ReportException | None = None,

@@ -15,6 +15,9 @@ from typing import Any, Final
 from podwright.core.framework import interface
 from podwright.core.objects.dataclass import dataclass
 
+Classes = Mapping[str, type[Any]]
+"""Plugin classes by name."""
+
 
 class Point(Enum):
     """The extension points: the name of each in a KubeSchedulerConfiguration, and its class in `interface`."""
@@ -139,7 +142,7 @@ class ExpandedProfile:
         return tuple(dict.fromkeys(name for names in self.points.values() for name in names))
 
 
-def expand(plugins: PluginSets, classes: Mapping[str, type[Any]]) -> ExpandedProfile:
+def expand(plugins: PluginSets, classes: Classes) -> ExpandedProfile:
     """Expands `multiPoint`. `classes` are all known plugins by name.
 
     The order at each point: plugins that override a multiPoint entry, then the multiPoint plugins, then the others.
@@ -162,7 +165,7 @@ def expand(plugins: PluginSets, classes: Mapping[str, type[Any]]) -> ExpandedPro
     return ExpandedProfile(points, _weights(plugins, points[Point.SCORE]))
 
 
-def _expand_point(point: Point, own: PluginSet, multi: PluginSet, classes: Mapping[str, type[Any]]) -> tuple[str, ...]:
+def _expand_point(point: Point, own: PluginSet, multi: PluginSet, classes: Classes) -> tuple[str, ...]:
     where = f"plugins.{point.key}.enabled"
     explicit = [entry.name for entry in own.enabled]
     for name in explicit:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from podwright.api.compile import Classes, CompiledPolicy
+from podwright.api.compile import CompiledPolicy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.local_policy import local_key_of
 from podwright.api.permissions import PolicySettings
@@ -25,7 +25,7 @@ from podwright.core.framework.cost import AttemptCost
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Handle
-from podwright.core.framework.profile import Point
+from podwright.core.framework.profile import Classes, Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.gang_scheduling import args_of

@@ -15,12 +15,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
 from typing import Final
 
-from podwright.api.compile import Classes, CompiledPolicy
+from podwright.api.compile import CompiledPolicy
 from podwright.core.framework.errors import ReportException
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Handle
 from podwright.core.framework.observer import NO_OBSERVER, Observer
-from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, Point, Profile
+from podwright.core.framework.profile import MULTI_POINT, Classes, Enabled, PluginSet, Point, Profile
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.state.cache import Cache

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from podwright.api.compile import Classes, CompiledPolicy
+from podwright.api.compile import CompiledPolicy
 from podwright.api.policy_result import problem_of
 from podwright.core.framework.errors import ReportException
 from podwright.core.framework.framework import Framework
+from podwright.core.framework.profile import Classes
 from podwright.core.objects.control_flow import passes_through
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.process.steps import Steps

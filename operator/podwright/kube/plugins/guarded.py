@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 
-from podwright.api.compile import Classes
+from podwright.core.framework.profile import Classes
 from podwright.engine.plugins.guard import PluginGuard
 from podwright.engine.plugins.loading import load_plugins
 from podwright.engine.policies.plugin_reload import LOAD_SECONDS

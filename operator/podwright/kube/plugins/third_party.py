@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from podwright.api.compile import Classes
+from podwright.core.framework.profile import Classes
 from podwright.engine.engine import Engine
 from podwright.engine.plugins.files import InstalledFiles, PluginDirectories, Texts
 from podwright.engine.plugins.loading import load
