@@ -25,7 +25,7 @@ from podwright.core.objects.raw import value_at
 from podwright.engine.ports import ExtenderError, FilterAnswer, NodeVictims, bounded
 from podwright.engine.raw_objects import RawObjects, as_sent, raw_of
 from podwright.extender import wire
-from podwright.extender.wire import GoJSONError
+from podwright.extender.go_json import GoJSONError
 
 T = TypeVar("T")
 

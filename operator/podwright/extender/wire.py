@@ -15,7 +15,6 @@ import orjson
 
 from podwright.core.objects.dataclass import dataclass
 from podwright.extender.go_json import (
-    GoJSONError,
     int64,
     list_of,
     map_of,
@@ -26,27 +25,6 @@ from podwright.extender.go_json import (
     strings,
     struct,
 )
-
-__all__ = [
-    "MAX_EXTENDER_PRIORITY",
-    "BindingArgs",
-    "BindingResult",
-    "ExtenderArgs",
-    "ExtenderFilterResult",
-    "GoJSONError",
-    "HostPriority",
-    "HostPriorityList",
-    "MetaVictims",
-    "PreemptionArgs",
-    "PreemptionResult",
-    "Victims",
-    "decode_binding_args",
-    "decode_binding_result",
-    "decode_filter_result",
-    "decode_host_priorities",
-    "decode_preemption_result",
-    "encode",
-]
 
 MAX_EXTENDER_PRIORITY: Final = 10
 """The greatest score that an extender should give. Source: `MaxExtenderPriority`."""

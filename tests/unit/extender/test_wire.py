@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.extender import wire
+from podwright.extender.go_json import GoJSONError
 from podwright.extender.wire import (
     BindingArgs,
     BindingResult,
     ExtenderArgs,
     ExtenderFilterResult,
-    GoJSONError,
     HostPriority,
     MetaVictims,
     PreemptionResult,

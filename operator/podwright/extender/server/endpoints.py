@@ -34,6 +34,7 @@ from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
 from podwright.engine.process.steps import in_slices
 from podwright.engine.records.log_fields import fields
 from podwright.engine.records.metrics import EXTENDER_REQUEST_SECONDS, EXTENDER_REQUESTS, Metrics
+from podwright.extender.go_json import GoJSONError
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.bodies import SMALL, Budget, read_body, read_fast
 from podwright.extender.server.body_text import TooLargeError
@@ -49,7 +50,6 @@ from podwright.extender.server.verdicts import ExtenderVerdicts, UnusablePolicyE
 from podwright.extender.wire import (
     BindingResult,
     ExtenderFilterResult,
-    GoJSONError,
     HostPriority,
     PreemptionResult,
     decode_binding_args,

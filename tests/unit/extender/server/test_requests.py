@@ -5,10 +5,11 @@ import pytest
 
 from podwright.core.objects.node import parse_node
 from podwright.extender import wire
+from podwright.extender.go_json import GoJSONError
 from podwright.extender.server import requests as module
 from podwright.extender.server.body_text import CHUNK, TooLargeError
 from podwright.extender.server.requests import read_asked, read_victims
-from podwright.extender.wire import ExtenderArgs, GoJSONError, MetaVictims, PreemptionArgs, Victims
+from podwright.extender.wire import ExtenderArgs, MetaVictims, PreemptionArgs, Victims
 from support.objects.builders import make_node
 from support.steps import run_steps as run
 
