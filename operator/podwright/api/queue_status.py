@@ -12,12 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from podwright.api.own_objects import CheckedStatus, accepted, checked_status, conditions, count
-from podwright.api.policy_status import (
-    ACTIVE,
-    Condition,
-    UntimedCondition,
-    rfc3339,
-)
+from podwright.api.policy_status import ACTIVE, Condition, UntimedCondition, rfc3339
 from podwright.api.scheduler_policy import LastAccepted
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import declared, unique_by

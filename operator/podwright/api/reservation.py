@@ -11,12 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from podwright.api.own_objects import CheckedStatus, accepted, checked_status, conditions, count, read_object
-from podwright.api.policy_status import (
-    ACTIVE,
-    Condition,
-    UntimedCondition,
-    rfc3339,
-)
+from podwright.api.policy_status import ACTIVE, Condition, UntimedCondition, rfc3339
 from podwright.api.scheduler_policy import GROUP
 from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
 from podwright.api.spec.match import NAMESPACE, Selector

@@ -24,11 +24,7 @@ from podwright.api.spec.delegation import Delegation
 from podwright.api.spec.devices import DEVICE_RULES, PolicyDevices
 from podwright.api.spec.load_aware import NEEDS_SIGNALS
 from podwright.api.spec.match import Match
-from podwright.api.spec.packing import (
-    PACKING_RULES,
-    Packing,
-    PackingTimes,
-)
+from podwright.api.spec.packing import PACKING_RULES, Packing, PackingTimes
 from podwright.api.spec.queue_choice import QueueChoice
 from podwright.api.spec.rules import ParamsFrom, Rules, params_field
 from podwright.api.spec.signals import signal_names

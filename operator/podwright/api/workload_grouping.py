@@ -12,10 +12,7 @@ from typing import Any, Final, Literal
 from podwright.api.compiled_rules import issue_text
 from podwright.api.own_objects import CheckedStatus, conditions, count, last_valid, read_object
 from podwright.api.policy_status import ACTIVE, Condition, UntimedCondition
-from podwright.api.scheduler_policy import (
-    LastAccepted,
-    PolicyError,
-)
+from podwright.api.scheduler_policy import LastAccepted, PolicyError
 from podwright.api.spec.match import Selector
 from podwright.api.spec.rules import MAX_EXPRESSION
 from podwright.core.cel.errors import CelError

@@ -15,16 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from podwright.core.cycle import (
-    Decision,
-    Fault,
-    RandomBelow,
-    Rejection,
-    Search,
-    find_feasible,
-    place,
-    reject,
-)
+from podwright.core.cycle import Decision, Fault, RandomBelow, Rejection, Search, find_feasible, place, reject
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.extenders import EXTENDER, ExtenderAnswers

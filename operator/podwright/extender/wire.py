@@ -14,17 +14,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from podwright.core.objects.dataclass import dataclass
-from podwright.extender.go_json import (
-    int64,
-    list_of,
-    map_of,
-    mismatch,
-    raw_object,
-    read,
-    string,
-    strings,
-    struct,
-)
+from podwright.extender.go_json import int64, list_of, map_of, mismatch, raw_object, read, string, strings, struct
 
 MAX_EXTENDER_PRIORITY: Final = 10
 """The greatest score that an extender should give. Source: `MaxExtenderPriority`."""

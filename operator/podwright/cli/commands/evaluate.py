@@ -23,10 +23,7 @@ from podwright.cli.printable import color_system, plain, printable_texts, write,
 from podwright.cli.reports.pod import report
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.objects.dataclass import dataclass
-from podwright.kube.options.values import (
-    MINOR,
-    parse_feature_gates,
-)
+from podwright.kube.options.values import MINOR, parse_feature_gates
 from podwright.simulator.evaluations.cases import CaseError, answered, run_case
 from podwright.simulator.evaluations.comparison import differences
 from podwright.simulator.evaluations.dump import dump_kinds, evaluate_pod

@@ -17,20 +17,7 @@ from podwright.cli.demo import checks
 from podwright.cli.demo.api import DemoError, NotInTimeError, demo_errors, wait_until
 from podwright.cli.demo.display import Display
 from podwright.cli.demo.environment import DemoEnvironment
-from podwright.cli.demo.objects import (
-    BATCH,
-    COUNTS,
-    GPU,
-    NEXT,
-    PINNED,
-    TOO_BIG,
-    UNITS,
-    WEB,
-    Size,
-    gpus,
-    pod,
-    policy,
-)
+from podwright.cli.demo.objects import BATCH, COUNTS, GPU, NEXT, PINNED, TOO_BIG, UNITS, WEB, Size, gpus, pod, policy
 from podwright.cli.demo.state import CheckResult, DemoPod, DemoState, fits, free
 from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.resources import CPU, MEMORY

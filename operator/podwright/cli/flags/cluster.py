@@ -19,13 +19,7 @@ from podwright.core.objects.resources import CPU
 from podwright.kube.client.credentials.credentials import namespace_of
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.log_format import one_line
-from podwright.kube.options.values import (
-    DURATION,
-    MINOR,
-    SCHEDULER_NAMES,
-    SIGNALS,
-    parse_feature_gates,
-)
+from podwright.kube.options.values import DURATION, MINOR, SCHEDULER_NAMES, SIGNALS, parse_feature_gates
 from podwright.kube.plugins.guarded import load_in_time
 from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load

@@ -24,12 +24,7 @@ from podwright.core.framework.status import Code, Status, unresolvable, unschedu
 from podwright.core.gangs.branches import MOST_WORK, both, branch_of
 from podwright.core.gangs.capacity_bounds import CapacityBounds, emptied_domains, why_infeasible
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
-from podwright.core.gangs.potential_victims import (
-    ClaimedVictims,
-    PotentialVictims,
-    any_lower_priority,
-    useful_nodes,
-)
+from podwright.core.gangs.potential_victims import ClaimedVictims, PotentialVictims, any_lower_priority, useful_nodes
 from podwright.core.gangs.reprieve import Reprieve
 from podwright.core.gangs.rules import shortage
 from podwright.core.gangs.simulation import WORK_OF_A_TRIAL

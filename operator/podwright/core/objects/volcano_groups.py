@@ -12,15 +12,7 @@ from typing import Any, Final
 from podwright.core.objects.closeness import ANYWHERE, HYPER_NODES, LOWEST_TIER, Closeness
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import (
-    as_count,
-    as_list,
-    as_mapping,
-    as_optional_text,
-    as_positive,
-    as_texts,
-    shortened,
-)
+from podwright.core.objects.raw import as_count, as_list, as_mapping, as_optional_text, as_positive, as_texts, shortened
 from podwright.core.objects.resources import PODS, is_counted_resource, resource_list
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 from podwright.core.objects.sub_groups import BELOW, PartOf, SubGroup, Terms, count_of

@@ -34,13 +34,7 @@ from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import BudgetRules, StoredBudgets
-from podwright.core.preemption.evaluator import (
-    NO_VICTIMS,
-    Candidate,
-    DryRun,
-    acceptable,
-    select_victims,
-)
+from podwright.core.preemption.evaluator import NO_VICTIMS, Candidate, DryRun, acceptable, select_victims
 from podwright.core.preemption.placed_priorities import may_be_below
 from podwright.core.preemption.queue_claims import QueueClaim, claim_of, has_queue
 from podwright.core.preemption.units import Unit, victims_are_going

@@ -19,13 +19,7 @@ from podwright.core.framework.cluster_events import (
     Hint,
     HintKeys,
 )
-from podwright.core.framework.interface import (
-    CycleState,
-    EnqueueExtensions,
-    PermitPlugin,
-    Plugin,
-    PreEnqueuePlugin,
-)
+from podwright.core.framework.interface import CycleState, EnqueueExtensions, PermitPlugin, Plugin, PreEnqueuePlugin
 from podwright.core.framework.profile import Profile
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.dataclass import dataclass

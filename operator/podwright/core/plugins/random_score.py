@@ -11,15 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from podwright.core.framework.interface import (
-    MAX_SCORE,
-    CycleState,
-    Feasible,
-    Int64s,
-    Plugin,
-    Scope,
-    ScorePlugin,
-)
+from podwright.core.framework.interface import MAX_SCORE, CycleState, Feasible, Int64s, Plugin, Scope, ScorePlugin
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.nodeinfo import NodeInfo

@@ -35,12 +35,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.taints import PREFER_NO_SCHEDULE, Taint, Tolerations
 from podwright.core.objects.wording import listed
-from podwright.core.state.columns.matching import (
-    count_intolerable,
-    intolerable_column,
-    tolerated_column,
-    tolerates_all,
-)
+from podwright.core.state.columns.matching import count_intolerable, intolerable_column, tolerated_column, tolerates_all
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 

@@ -28,13 +28,7 @@ from podwright.core.state.devices import Devices
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
 from podwright.core.state.object_store import Object, ObjectStore, key_of
-from podwright.core.state.observers import (
-    Contained,
-    PlacementObserver,
-    ReportIndexException,
-    itself,
-    report_all,
-)
+from podwright.core.state.observers import Contained, PlacementObserver, ReportIndexException, itself, report_all
 from podwright.core.state.pod_groups import OnInvalidGroup, PodGroups
 from podwright.core.state.podindex import PodIndex
 from podwright.core.state.reservations import Reservations

@@ -38,13 +38,7 @@ from podwright.extender.go_json import GoJSONError
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.bodies import SMALL, Budget, read_body, read_fast
 from podwright.extender.server.body_text import TooLargeError
-from podwright.extender.server.requests import (
-    Asked,
-    AskedPod,
-    NodeReader,
-    read_asked,
-    read_victims,
-)
+from podwright.extender.server.requests import Asked, AskedPod, NodeReader, read_asked, read_victims
 from podwright.extender.server.sent_nodes import InPlace
 from podwright.extender.server.verdicts import ExtenderVerdicts, UnusablePolicyError
 from podwright.extender.wire import (

@@ -18,11 +18,7 @@ from typing import Final
 
 from podwright.core.objects.raw import Raw
 from podwright.engine.process.memory import configure_memory, freeze_objects
-from podwright.engine.records.metrics import (
-    CERTIFICATE_RELOADS,
-    EXTENDER_BODY_BYTES,
-    SERVER_DROPPED,
-)
+from podwright.engine.records.metrics import CERTIFICATE_RELOADS, EXTENDER_BODY_BYTES, SERVER_DROPPED
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate

@@ -13,12 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from podwright.api.reservation import (
-    LONGEST,
-    object_of,
-    parse_reservation,
-    status_of,
-)
+from podwright.api.reservation import LONGEST, object_of, parse_reservation, status_of
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.raw import Raw
 from podwright.core.state.reservations import Reservation

@@ -12,15 +12,7 @@ from typing import Any, Final
 
 from podwright.core.objects.wording import counted
 from podwright.kube.client.times import rfc3339
-from podwright.simulator.explain.results import (
-    Cause,
-    Explanation,
-    PodState,
-    PolicyRef,
-    QueuePlace,
-    Recorded,
-    Rejected,
-)
+from podwright.simulator.explain.results import Cause, Explanation, PodState, PolicyRef, QueuePlace, Recorded, Rejected
 from podwright.simulator.live import LiveConnection
 from podwright.simulator.operator_client import Answer, ask
 

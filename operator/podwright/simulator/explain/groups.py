@@ -21,14 +21,7 @@ from podwright.simulator.explain.changes.groups import GroupChanges, planner_for
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.events import events_for
 from podwright.simulator.explain.held_room import held_room
-from podwright.simulator.explain.results import (
-    Cause,
-    Explanation,
-    PodState,
-    PreemptionFound,
-    Rejected,
-    victims_of,
-)
+from podwright.simulator.explain.results import Cause, Explanation, PodState, PreemptionFound, Rejected, victims_of
 from podwright.simulator.loaded import LoadedCluster
 
 

@@ -21,15 +21,7 @@ from podwright.core.state.cache import Cache
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.records.decision_annotation import decision_of
 from podwright.simulator.explain.causes import miss
-from podwright.simulator.explain.results import (
-    Cause,
-    Explanation,
-    PluginScore,
-    PodState,
-    PolicyRef,
-    Recorded,
-    Scores,
-)
+from podwright.simulator.explain.results import Cause, Explanation, PluginScore, PodState, PolicyRef, Recorded, Scores
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.trial import Trial, created_anew

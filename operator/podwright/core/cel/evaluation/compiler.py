@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from podwright.core.cel.checking.tree import (
-    Call,
-    Comprehension,
-    Const,
-    Ident,
-    ListExpr,
-    MapExpr,
-    Select,
-    TreeNode,
-)
+from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, ListExpr, MapExpr, Select, TreeNode
 from podwright.core.cel.errors import CelError, EvaluationError, Issue
 from podwright.core.cel.evaluation.attributes import KEYS, Attribute, Conditional, Qualifier, Step
 from podwright.core.cel.evaluation.calls import Functions, compile_call

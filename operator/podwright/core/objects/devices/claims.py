@@ -12,12 +12,7 @@ from typing import Any, Final
 from podwright.core.objects.affinity import NodeAffinity
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.classes import expression_of
-from podwright.core.objects.devices.parts import (
-    Amount,
-    name_in,
-    parse_amount,
-    parse_device_toleration,
-)
+from podwright.core.objects.devices.parts import Amount, name_in, parse_amount, parse_device_toleration
 from podwright.core.objects.devices.slices import DeviceId, selector_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner

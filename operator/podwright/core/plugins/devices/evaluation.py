@@ -16,13 +16,7 @@ from podwright.core.devices.allocator import allocator_of
 from podwright.core.devices.choice import DeviceChoice
 from podwright.core.devices.errors import AllocationError, SearchTimeoutError
 from podwright.core.devices.problem import AllocationProblem
-from podwright.core.devices.verdicts import (
-    FAILS,
-    MOST_PREFERRED,
-    STEPS_PER_SECOND,
-    DeviceVerdicts,
-    SearchLimits,
-)
+from podwright.core.devices.verdicts import FAILS, MOST_PREFERRED, STEPS_PER_SECOND, DeviceVerdicts, SearchLimits
 from podwright.core.framework.helpers import normalize_by_greatest
 from podwright.core.framework.interface import Bools, Handle, Int64s
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable

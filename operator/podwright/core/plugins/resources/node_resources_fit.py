@@ -62,11 +62,7 @@ from podwright.core.plugins.resources.row_cache import RowCache
 from podwright.core.plugins.resources.rows import Column, Floats, ResourceRows, Rows
 from podwright.core.plugins.resources.score_formula import ScoreFormula
 from podwright.core.plugins.resources.shared import Shared, shared
-from podwright.core.plugins.resources.strategies import (
-    SIMPLE,
-    AllocationStrategy,
-    RequestedToCapacityRatio,
-)
+from podwright.core.plugins.resources.strategies import SIMPLE, AllocationStrategy, RequestedToCapacityRatio
 from podwright.core.preemption.units import victims_are_going
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable

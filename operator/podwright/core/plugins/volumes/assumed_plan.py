@@ -15,12 +15,7 @@ from podwright.core.framework.interface import ClusterError, ClusterTimeoutError
 from podwright.core.objects.csi_migration import MigrationError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.volumes import (
-    BOUND_BY_CONTROLLER,
-    SELECTED_NODE,
-    PersistentVolume,
-    mapping_at,
-)
+from podwright.core.objects.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE, PersistentVolume, mapping_at
 from podwright.core.plugins.volumes.matching import Binding, VolumePlan
 from podwright.core.plugins.volumes.volume_node_affinity import affinity_on
 from podwright.core.state.object_store import Object, key_of

@@ -33,14 +33,7 @@ from podwright.simulator.explain.changes.moves import Moves, moves_from
 from podwright.simulator.explain.changes.node_edits import creation, edit_for, patch_of, shapes
 from podwright.simulator.explain.changes.patches import difference, merged
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
-from podwright.simulator.explain.changes.queues import (
-    Short,
-    lifts,
-    other_queues,
-    other_short,
-    priorities_above,
-    shorts,
-)
+from podwright.simulator.explain.changes.queues import Short, lifts, other_queues, other_short, priorities_above, shorts
 from podwright.simulator.explain.changes.rules import without_rule
 from podwright.simulator.explain.changes.trials import ClusterChange, Trials, without_pods
 from podwright.simulator.explain.changes.volumes import emptied, labels_reaching, lacking, remounted
