@@ -25,6 +25,7 @@ from podwright.core.framework.args import encode
 from podwright.core.framework.validation import declared
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queues.shown import bound_of
 
 VIEW_KIND: Final = "QueueView"
 VIEW_PLURAL: Final = "queueviews"
@@ -67,7 +68,7 @@ def view_status_of(report: QueueReport, first: PodInfo | None) -> dict[str, Any]
     rules = queues.get(name)
     assert rules is not None
     condition = active(report, in_tree=True)
-    bound = None if first is None else queues.bounds.of_gang(first) or queues.bounds.of(first)
+    bound = None if first is None else bound_of(queues, first)
     waiting = None if first is None or bound is None else FirstWaiting(first.key, bound.message[:1024])
     quotas = rules.quotas.items()
     status = {

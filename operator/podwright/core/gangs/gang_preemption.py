@@ -119,7 +119,10 @@ class GroupPreemptor:
                 if best is not None and work > MOST_WORK:
                     break
                 best = best or each
-                found = self._try(each)
+                result = self._try(each)
+                # What another try was refused says more than that this one might take nobody.
+                if not (isinstance(found, Status) and found.reasons and _says_nothing(result)):
+                    found = result
                 if not isinstance(found, Status) or found.code is Code.ERROR:
                     best = each
                     break
@@ -138,38 +141,56 @@ class GroupPreemptor:
         if 0 < len(needed) < len(pods):
             some.append(CapacityBounds(self.framework, cache, needed))
         places = queues_of(cache).places.shared_by(pods)
-        claims: dict[tuple[int, Place], QueueClaim | None] = {}
+        claims: dict[tuple[int, Place], tuple[QueueClaim | None, str]] = {}
         for bounds, splits_units in (*((each, False) for each in some), (some[-1], True)):
             for place, there in places:
                 if (key := (bounds.members, place)) not in claims:
                     claim = claim_of(cache, bounds.pods, priority, rules, self.now, place)
-                    claims[key] = None if claim is None or claim.is_vain else claim
+                    vain = claim if claim is not None and claim.is_vain else None
+                    claims[key] = (claim, "") if vain is None else (None, vain.why_nothing)
+                claim, why_vain = claims[key]
                 domains: Iterable[Bools | None] = (None,)
                 if near.required:
                     domains = emptied_domains(bounds, cache, near, max(1, len(needed)))
-                for within in domains if claims[key] is not None else islice(domains, 1):
-                    yield Try(bounds, both(within, there), splits_units=splits_units, claim=claims[key], there=there)
+                for within in domains if claim is not None else islice(domains, 1):
+                    yield Try(
+                        bounds,
+                        both(within, there),
+                        splits_units=splits_units,
+                        claim=claim,
+                        why_vain=why_vain,
+                        there=there,
+                    )
 
     def _try(self, attempt: Try) -> Found:
         cache, group, bounds = self.cache, self.group, attempt.bounds
         if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
             return unschedulable(_PREFIX + objection)
         potential = potential_victims_of(self.framework, cache, attempt, priority_of(group, bounds.pods))
-        if potential is None:
-            return unresolvable(_PREFIX + NO_VICTIMS)
+        if isinstance(potential, str):
+            return unresolvable(_PREFIX + (potential or NO_VICTIMS))
         cache.deadline.expect(REMOVAL_SECONDS * len(potential.pods))
         with CacheTransaction(cache) as transaction:
             transaction.remove(potential.pods)
             cache.deadline.point()
             if (objection := why_infeasible(group, cache, bounds)) is not None:
-                return unschedulable(_PREFIX + objection)
+                return unschedulable(_PREFIX + objection + _why_no_more(potential))
             decision = self.replan(bounds.pods)
             if isinstance(decision, GangPlacement):
                 placements = decision.placements
                 return select_victims(self.framework, transaction, placements, potential, self.now) or decision
         if isinstance(decision, GangFault):
             return Status(Code.ERROR, (decision.message,), decision.plugin)
-        return unschedulable(_PREFIX + decision.message)
+        return unschedulable(_PREFIX + decision.message + _why_no_more(potential))
+
+
+def _says_nothing(found: Found) -> bool:
+    return isinstance(found, Status) and found.message.endswith(NO_VICTIMS)
+
+
+def _why_no_more(potential: PotentialVictims | ClaimedVictims) -> str:
+    why = potential.claim.why_nothing if potential.claim is not None else ""
+    return f"; {why}" if why else ""
 
 
 def _has_searched(found: Found) -> bool:
@@ -182,7 +203,8 @@ def _has_searched(found: Found) -> bool:
 @dataclass(frozen=True, slots=True)
 class Try:
     """The members of `bounds`, with victims on these nodes (bool[nodes]; None: all). `splits_units`: see QueueClaim;
-    `there`: bool[nodes], those of its place. `claim`: of a gang of a queue; None if it would be in vain.
+    `there`: bool[nodes], those of its place. `claim`: of a gang of a queue; None if it would be in vain, for the reason
+    `why_vain`.
 
     `shrinks`: gangs that have more members than their minimum lose no more than these.
     """
@@ -191,6 +213,7 @@ class Try:
     within: Bools | None = None
     splits_units: bool = False
     claim: QueueClaim | None = None
+    why_vain: str = ""
     there: Bools | None = None
     shrinks: bool = False
 
@@ -205,27 +228,27 @@ def _needed(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> Sequence[
 
 def potential_victims_of(
     framework: Framework, cache: Cache, attempt: Try, priority: int
-) -> PotentialVictims | ClaimedVictims | None:
-    """None if no pod may be evicted."""
+) -> PotentialVictims | ClaimedVictims | str:
+    """If no pod may be evicted: what of the rule for queues is the reason, or an empty text."""
     bounds, within, claim = attempt.bounds, attempt.within, attempt.claim
     pods = bounds.pods
     if not has_queue(cache, pods[0]):
         found = PotentialVictims(
             framework, cache, members=pods, priority=priority, bounds=bounds, shrinks=attempt.shrinks
         )
-        return None if attempt.shrinks and not found.pods else found
+        return "" if attempt.shrinks and not found.pods else found
     if claim is None:
-        return None
+        return attempt.why_vain
     queues_of(cache).shared_out()
     claim.release([*claim.taken])  # by the try before
     if attempt.splits_units and not claim.may_split_units:
-        return None
+        return claim.why_nothing
     claim.splits_units = attempt.splits_units
     useful = useful_nodes(framework, pods, bounds)
     if within is not None:
         useful = within if useful is None else useful & within
     claimed = ClaimedVictims(cache, claim, useful)
-    return claimed if claimed.pods else None
+    return claimed if claimed.pods else claim.why_nothing
 
 
 def select_victims(

@@ -87,7 +87,7 @@ class LeastVictims:
             return found
         whole = replace(attempt, within=attempt.there)
         potential = potential_victims_of(self.joint.framework, cache, whole, priority_of(group, bounds.pods))
-        if potential is None:
+        if isinstance(potential, str):
             return found
         units = self._in_question(potential, found, bounds.pods)
         if not units:

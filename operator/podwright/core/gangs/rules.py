@@ -17,6 +17,7 @@ from podwright.core.state.cache import Cache
 
 _COUNTS: Final = re.compile(
     r": \d+ scheduled, \d+ remaining|; [^;]*: room for \d+ of \d+|, of which \d+ were tried in the time given"
+    r"|(?<!minCount) \(\d[^;)]*\)"
 )
 
 STARVED: Final = "; the solver got hardly any CPU"
@@ -73,7 +74,9 @@ def minimum_not_reached(minimum: int, placed: int) -> str:
 
 
 def without_counts(message: str) -> str:
-    """The message without numbers of members and the domain with the most room, which differ from attempt to attempt."""
+    """The message without numbers of members, the domain with the most room, and amounts of queues in brackets, which
+    differ from attempt to attempt.
+    """
     return _COUNTS.sub("", message)
 
 

@@ -137,7 +137,8 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         for place, nodes in queues_of(cache).places.shared_by((pod,)) if has_queue(cache, pod) else ((NOWHERE, None),):
             claim = claim_of(cache, (pod,), pod.priority, self._budgets.rules(), self.handle.now(), place)
             if claim is not None and claim.is_vain:
-                found, status = _nowhere(NO_VICTIMS)
+                helps = _is_refused(diagnosis) or len(diagnosis.resolvable())
+                found, status = _nowhere((claim.why_nothing if helps else "") or NO_VICTIMS)
             elif claim is not None and (place or _is_refused(diagnosis)) and claim.bound_by_limit:
                 found, status = self._preempt_at_limit(pod, claim, nodes)
             elif claim is not None and (bound := claim.bound) is not None:
@@ -164,7 +165,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         if run.failures and not run.candidates:
             return None, Status(Code.ERROR, (_aggregated(run.failures),))
         if not run.candidates:
-            return PostFilterResult("", (), run), unschedulable(self._why_not(run))
+            return PostFilterResult("", (), run), unschedulable(self._why_not(run, claim))
         found = list(run.candidates.values())
         if claim is None:
             best = acceptable(found, self.handle.now())[0]
@@ -180,7 +181,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         """
         cache, framework = self.handle.cache, self._framework
         if not claim.free_limits():
-            return _nowhere(NO_VICTIMS)
+            return _nowhere(claim.why_nothing or NO_VICTIMS)
         evicted = [each for unit in claim.taken for each in unit.pods]
         if not evicted:
             return None, unschedulable(GOING)
@@ -359,13 +360,16 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         share = nodes * self.args.min_candidate_nodes_percentage // 100
         return int(min(nodes, max(share, self.args.min_candidate_nodes_absolute)))
 
-    def _why_not(self, run: DryRun) -> str:
+    def _why_not(self, run: DryRun, claim: QueueClaim | None) -> str:
         cache = self.handle.cache
+        why = claim.why_nothing if claim is not None and run.rejected else ""
+        if why and all(status.message == NO_VICTIMS for status in run.rejected.values()):
+            return why
         diagnosis = NodeDiagnosis(cache.table)
         rejected = {cache.nodes[name].slot: status for name, status in run.rejected.items()}
         diagnosis.reject_explicitly(rejected)
         diagnosis.consider_only(rejected, unresolvable(NOT_HELPFUL))
-        return diagnosis.message()
+        return f"{diagnosis.message()[:-1]}; {why}" if why else diagnosis.message()
 
 
 def _is_refused(diagnosis: NodeDiagnosis) -> bool:

@@ -28,8 +28,17 @@ from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.preemption.budgets import BudgetRules, Budgets
+from podwright.core.preemption.refusals import (
+    BUDGET,
+    FIRM,
+    GUARANTEE,
+    PREEMPT,
+    RECLAIM,
+    SHARE,
+    Refusals,
+)
 from podwright.core.preemption.units import ABOVE_ALL, Unit, importance, priority_of, units_below
-from podwright.core.queues.bound import Bound
+from podwright.core.queues.bound import Bound, at_share
 from podwright.core.queues.flavors import NOWHERE, Place, judged
 from podwright.core.queues.least_first import Importance
 from podwright.core.queues.queues import queues_of
@@ -117,6 +126,7 @@ class QueueClaim:
     ) -> None:
         self.place = place
         self._first = pods[0]
+        self._who = "pod group" if len(pods) > 1 else "pod"
         self._cache = cache
         self._queues = queues_of(cache)
         self._tree = self._queues.tree()  # `claim_of` has shared out
@@ -140,6 +150,7 @@ class QueueClaim:
         }
         self.splits_units = False
         self.taken: dict[Unit, None] = {}
+        self._refusals = Refusals()
         self._reclaimed = [0] * (len(self._path) + 1)
         """By number of the claim's levels below the common parent: how many parts of other queues are taken."""
         over = [frozenset(self._over_limit(index)) for index in range(len(self._path))]
@@ -229,12 +240,69 @@ class QueueClaim:
         overdue = self._is_overdue(staying)
         for pod in staying:
             reach = self._reach(self._queues.queue_of(pod))
-            if reach is None or self._runtime(pod) < reach.min_runtime or self._queues.is_firm(pod):
+            if reach is None or (reach.own and unit.priority >= self._priority and not overdue):
                 return False
-            if reach.own and unit.priority >= self._priority and not overdue:
+            if (left := reach.min_runtime - self._runtime(pod)) > 0:
+                self._refuse(unit, PREEMPT if reach.own else RECLAIM, pod, until=self._now + left)
                 return False
-        parts = self._parts_of(unit)
-        return all(part.reach.own or self._spares(part) for part in parts)
+            if self._queues.is_firm(pod):
+                self._refuse(unit, FIRM, pod)
+                return False
+        for part in self._parts_of(unit):
+            if not part.reach.own and not self._spares(part):
+                self._refuse_part(part)
+                return False
+        return True
+
+    def _refuse(self, unit: Unit, why: str, pod: PodInfo, until: float = inf) -> None:
+        name = self._queues.queue_of(pod)
+        reach = self._reach(name)
+        if reach is not None:
+            self._refusals.add(unit.pods[0].uid, (why, name, ""), reach.parent, len(unit.pods), until)
+
+    def _refuse_part(self, part: _Part) -> None:
+        """Some queue keeps this part: the one that has the least to spare. It is found once for each queue of pods."""
+        parent, own = part.reach.parent, part.reach.below[0].queue.spec.name
+        if own in self._refusals:
+            return
+        scarce, rounded = self._scarce[parent] or self._judged, parent > self._exact
+        keepers = [
+            (level.left.get(resource, 0) - amount - kept, level.queue.spec.name, resource, kept)
+            for level in part.reach.below
+            for resource, amount in part.amounts.items()
+            for queue in [level.queue]
+            for kept in [queue.entitled(resource, rounded) if resource in scarce else queue.guarantee(resource)]
+        ]
+        spared, name, resource, kept = min(keepers, default=(0, "", "", 0))
+        if spared < 0:
+            self._refuse_kept(own, self._levels[name], resource, parent, kept)
+
+    def _refuse_kept(self, key: str, level: _Level, resource: str, parent: int, kept: int) -> None:
+        why = GUARANTEE if kept == level.queue.guarantee(resource) else SHARE
+        self._refusals.add(key, (why, level.queue.spec.name, resource), parent, kept)
+
+    @property
+    def why_nothing(self) -> str:
+        """Why nobody, or not enough, could be evicted, as far as it has been tried: which of the claim's queues is at its
+        share, and what keeps the units that it has looked at. Empty if it is neither.
+        """
+        over = ((i, level, r) for i, level in enumerate(self._path) for r in self._judged if self._above(level, r) > 0)
+        index, at, resource = next(over, (len(self._path), None, ""))
+        told = self._refusals.texts(index)
+        if at is not None and not self._limits:
+            held = at.left.get(resource, 0) + self._promised_in(at.queue.spec.name, resource)
+            told.insert(0, at_share(at.queue, resource, held, self._judged[resource], self._who).message)
+        if not told and self._main in self._lacks and not self._limits:
+            others = [
+                (left, level.queue.spec.name, kept)
+                for level in self._levels.values()
+                if level not in self._path
+                and 0 < (left := level.left.get(self._main, 0)) <= (kept := level.queue.entitled(self._main))
+            ]
+            for _, name, kept in sorted(others)[-1:]:
+                self._refuse_kept(name, self._levels[name], self._main, 0, kept)
+            told = self._refusals.texts(index)
+        return "; ".join(told)
 
     def _stays_away(self, pod: PodInfo) -> bool:
         """True if the pod terminates, or would leave its room to the claim. System-critical pods leave room to nobody."""
@@ -252,12 +320,17 @@ class QueueClaim:
         parts = self._parts_of(unit)
         for index, part in enumerate(parts):
             if not part.reach.own and not self._spares(part):
+                self._refuse_part(part)
                 self._move(parts[:index], 1)
                 return False
             self._move((part,), -1)
-        if not self._is_lawful() or not self._within_budgets(unit):
+        lawful = self._is_lawful()
+        if not lawful or not self._within_budgets(unit):
+            if lawful:
+                self._refuse(unit, BUDGET, unit.pods[0])
             self._move(parts, 1)
             return False
+        self._refusals.forget(unit.pods[0].uid)
         self.taken[unit] = None
         return True
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Literal
 
 from podwright.core.objects.dataclass import dataclass
+from podwright.core.queues.amounts import amount_text
+from podwright.core.queues.tree import Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +23,22 @@ class Bound:
     held: int = 0
     limit: int = 0
     requested: int = 0
-    kind: Literal["", "limit", "gang", "kept", "guarantee", "user"] = ""
+    kind: Literal["", "limit", "gang", "kept", "guarantee", "user", "share"] = ""
     """Of a bound that is an amount: the queue's limit for a pod or a gang, what others keep, its guarantee, the limit of a
-    user.
+    user, its share where there is no room without evictions.
     """
 
     @property
     def lasting(self) -> Bound:
         """The bound without what may change while it holds."""
         return replace(self, held=0, limit=0, message="" if self.resource else self.message)
+
+
+def at_share(queue: Queue, resource: str, held: int, requested: int, who: str = "pod") -> Bound:
+    """That the queue would be above the larger of guarantee and share. `who`: requests this. Numbers are in brackets."""
+    most, share = queue.entitled(resource), queue.share.get(resource, 0)
+    numbers = f"{amount_text(resource, held)} of {amount_text(resource, most)}"
+    if held < most:
+        numbers += f", and the {who} requests {amount_text(resource, requested)}"
+    message = f"{queue.spec.name} is at its {'guarantee' if most > share else 'share'} of {resource} ({numbers})"
+    return Bound(queue.spec.name, message, resource, held=held, limit=most, requested=requested, kind="share")

@@ -10,7 +10,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import PODS
 from podwright.core.queues.amounts import amount_text
-from podwright.core.queues.bound import Bound
+from podwright.core.queues.bound import Bound, at_share
 from podwright.core.queues.claimed_devices import class_of, is_of_class
 from podwright.core.queues.flavors import field_of, labels_text, parts_of
 from podwright.core.queues.queues import Queues
@@ -82,14 +82,18 @@ def is_owed(queues: Queues, name: str) -> bool:
 
 
 def first_bound(queues: Queues, name: str) -> tuple[PodInfo, Bound] | None:
-    """The first waiting pod of the queue that a bound holds back, alone or with its gang, and the bound. None if none of
-    the first MOST_PODS is held back.
+    """The first waiting pod of the queue that a bound holds back, alone or with its gang, and the bound. If none of the
+    first MOST_PODS is held back: the first pod, and that its queue, or one above, is at its share. None if that is not so.
     """
-    return next(_held_back(queues, _waiting(queues, name)), None)
+    found = next(_held_back(queues, _waiting(queues, name)), None)
+    if found is None and (first := next(_waiting(queues, name), None)) is not None:
+        bound = share_bound(queues, first)
+        return None if bound is None else (first, bound)
+    return found
 
 
 def namespaces_of(queues: Queues, name: str) -> Mapping[str, PodInfo | None]:
-    """The namespaces of the queue's pods, each with its first waiting pod that a bound holds back, as in `first_bound`."""
+    """The namespaces of the queue's pods, each with its first waiting pod that is held back, as in `first_bound`."""
     pods = queues.pods.get(name)
     if pods is None:
         return {}
@@ -97,7 +101,40 @@ def namespaces_of(queues: Queues, name: str) -> Mapping[str, PodInfo | None]:
     found.update(dict.fromkeys(pod.namespace for pod in pods.waiting.values()))
     for pod, _ in _held_back(queues, (pod for pod in _waiting(queues, name) if found[pod.namespace] is None)):
         found[pod.namespace] = pod
+    first = {pod.namespace: pod for pod in reversed([*islice(_waiting(queues, name), MOST_PODS)])}
+    for namespace, pod in first.items():
+        if found[namespace] is None and share_bound(queues, pod) is not None:
+            found[namespace] = pod
     return found
+
+
+def bound_of(queues: Queues, pod: PodInfo) -> Bound | None:
+    """What holds a waiting pod back, as in `first_bound`."""
+    return queues.bounds.of_gang(pod) or queues.bounds.of(pod) or share_bound(queues, pod)
+
+
+def share_bound(queues: Queues, pod: PodInfo) -> Bound | None:
+    """That the queue of a waiting pod, or one above, is at its share, as in `last_shared_out`, if there is too little in
+    the cluster to start the pod without evictions.
+    """
+    tree = queues.last_shared_out()
+    queue, top = tree.get(queues.queue_of(pod)), tree.top
+    if queue is None:
+        return None
+    bounds = [
+        next(
+            (
+                at_share(above, resource, held, amount)
+                for resource, amount in amounts.items()
+                if top.held.get(resource, 0) + amount > top.share.get(resource, 0)
+                for above in queue.path
+                if (held := above.held.get(resource, 0)) + amount > above.entitled(resource)
+            ),
+            None,
+        )
+        for amounts in queues.places.choices(pod)
+    ]
+    return bounds[0] if bounds and all(bounds) else None
 
 
 def _waiting(queues: Queues, name: str) -> Iterator[PodInfo]:

@@ -72,7 +72,9 @@ class Failures:
         self.follow_ups.run(decision.follow_ups, queued.pod)
         if self._queue.get(queued.uid) is not queued:
             return
-        self._publish(queued, _reason(decision.status_plugins), decision.message, nominated)
+        self._publish(
+            queued, _reason(decision.status_plugins), decision.message, nominated, cause=_cause(decision), counts=True
+        )
         if nominated and decision.post_filter is not None:
             self._preemptions.carry_out(framework, queued.pod, decision.post_filter)
 
@@ -264,12 +266,14 @@ class Failures:
         nominated: str | None,
         *,
         cause: Hashable | None = None,
+        counts: bool = False,
         urgent: bool = True,
     ) -> bool:
         """Writes the status and records the event. False if the event was skipped.
 
-        `cause`: no event of the same cause follows within `REPEAT_SECONDS`, and later ones repeat the first one's text.
-        None: each call is an event. Unless it is `urgent`, the event is left to a later attempt while many groups wait.
+        `cause`: no event of the same cause follows within `REPEAT_SECONDS`, and later ones repeat the first one's text,
+        which has the numbers of that time with `counts`. None: each call is an event. Unless it is `urgent`, the event
+        is left to a later attempt while many groups wait.
         """
         self._status.write(queued.pod, Verdict(reason, message), nominated)  # skips what the status says already
         note = message
@@ -279,7 +283,7 @@ class Failures:
             first, recorded_at = queued.last_report(cause)
             if queued.timestamp < recorded_at + REPEAT_SECONDS or not (urgent or self._member_events.take()):
                 return False
-            note = first or without_counts(message)
+            note = first or (message if counts else without_counts(message))
             queued.report(cause, note, keep_seconds=2 * REPEAT_SECONDS)
         self._recorder.record(queued.pod, "Warning", "FailedScheduling", "Scheduling", note, policy=queued.policy)
         return True
@@ -294,6 +298,13 @@ class Failures:
 def _reason(plugins: Collection[str]) -> str:
     """The reason of the condition of a pod that these plugins have rejected."""
     return WAITING_FOR_QUOTA if QUEUE_QUOTA in plugins and _QUOTA.issuperset(plugins) else REASON_UNSCHEDULABLE
+
+
+def _cause(decision: Rejection) -> Hashable | None:
+    """The cause of the rejection, if its message has numbers that change while it lasts."""
+    status = decision.post_filter_status
+    lasting = "" if status is None else without_counts(status.message)
+    return None if status is None or lasting == status.message else (decision.filter_message, lasting)
 
 
 class _EventBudget:

@@ -89,3 +89,43 @@ def test_a_status_right_after_a_change_of_the_tree_has_capacity_and_share():
     assert (after["capacity"][GPU], after["share"]) == ("16", {GPU: "4"})
     cluster.queues.remove("other")
     assert is_owed(cluster.queues, "q")
+
+
+def test_a_pod_whose_queue_is_at_its_share_of_a_full_cluster_is_named():
+    cluster = QueuedCluster([4], [queue("top"), queue("a", "top"), queue("b")])
+    cluster.runs("a1", "a", "n0")
+    cluster.waits("b1", "b", 4)
+    waiting = cluster.waits("a2", "a", 2)
+    cluster.queues.shared_out()
+    assert first_bound(cluster.queues, "a") is None, "there is room"
+    cluster.runs("b2", "b", "n0", 2)
+    pod, bound = first_bound(cluster.queues, "a")
+    message = "a is at its share of nvidia.com/gpu (1 of 2, and the pod requests 2)"
+    assert (pod, bound.kind, bound.message) == (waiting, "share", message)
+    bounds = {row.name: row.bound for row in rows_of(cluster.queues)}
+    assert bounds == {"a": message, "b": "b is at its share of nvidia.com/gpu (2 of 2)", "top": ""}
+    report = QueueReport(queues=cluster.queues, name="a", generation=1, spec={}, previous={}, now="")
+    assert status_of(report)["firstWaiting"] == {"pod": "default/a2", "message": message}
+
+
+def test_a_pod_whose_queue_is_below_its_share_is_not():
+    cluster = QueuedCluster([4], [queue("a"), queue("b")])
+    cluster.runs("b1", "b", "n0", 4)
+    cluster.waits("a1", "a", 2)
+    cluster.queues.shared_out()
+    assert first_bound(cluster.queues, "a") is None
+
+
+def test_each_namespace_has_its_first_pod_that_finds_no_room_at_the_share():
+    cluster = QueuedCluster([4], [queue("a"), queue("b")])
+    cluster.runs("a0", "a", "n0", 2, namespace="placed")
+    cluster.runs("b0", "b", "n0", 2)
+    cluster.waits("b1", "b")
+    first = cluster.waits("a1", "a", namespace="x")
+    cluster.waits("a2", "a", namespace="x")
+    cluster.queues.shared_out()
+    found = namespaces_of(cluster.queues, "a")
+    assert found == {"placed": None, "x": first}
+    report = QueueReport(queues=cluster.queues, name="a", generation=1, spec={}, previous={}, now="")
+    message = "a is at its share of nvidia.com/gpu (2 of 2)"
+    assert view_status_of(report, found["x"])["firstWaiting"] == {"pod": "x/a1", "message": message}

@@ -8,6 +8,7 @@ from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_K
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, Waits
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
+from podwright.engine.outcomes.failures import REPEAT_SECONDS
 from support.engine.kit import FakeEvictor, Rig, deciding, on_node, ours, settle
 
 ONE = {"cpu": "1"}
@@ -49,6 +50,24 @@ async def test_the_victim_is_evicted_within_its_budget_and_its_successor_leaves_
         await settle()
         assert rig.cluster.bound == [("a1", "n")]
     assert len(rig.evictor.evicted) == 1
+
+
+async def test_a_claimant_is_told_what_protects_others_and_other_numbers_make_no_new_event():
+    rig = rig_with_queues(reclaim_min_runtime=7200.0)
+    put(rig, "a1", "a", 0)
+    told = "pods of b are protected by reclaimMinRuntime (2, the first until 1970-01-01T0{}:16:40Z)"
+    async with deciding(rig):
+        await settle()
+        [first] = rig.recorder.notes("FailedScheduling")
+        assert first == f"0/1 nodes are available: 1 Insufficient cpu. preemption: {told.format(2)}"
+        for hours, notes in ((3, 1), (4, 2)):
+            rules = QueueRules("b", quotas={"cpu": Quota()}, reclaim_min_runtime=hours * 3600.0)
+            queues_of(rig.engine.cache).set(rules)
+            rig.now += REPEAT_SECONDS - 60 * (hours == 3)
+            rig.engine.wake()
+            await settle()
+            assert rig.status.written[-1][1].message.endswith(told.format(hours))
+            assert rig.recorder.notes("FailedScheduling") == [first] * notes
 
 
 @pytest.mark.parametrize(
