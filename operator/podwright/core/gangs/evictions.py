@@ -138,7 +138,10 @@ class Evictions:
         by_budget: dict[tuple[str, int], dict[int, int]] = {}
         for kind in self.kinds:
             self._cache.deadline.point()
-            for pod in kind.units[0].pods:
+            unit = kind.units[0]
+            alone = (self._of.get(pod.uid) for pod in unit.spares)
+            besides = [pod for pod, other in zip(unit.spares, alone, strict=True) if other is None or other.column < 0]
+            for pod in (*unit.pods, *besides):
                 budgets = self._budgets.of(pod.namespace) if pod.labels and not pod.terminating else None
                 applying = None
                 if budgets is not None:

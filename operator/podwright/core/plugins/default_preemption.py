@@ -37,7 +37,7 @@ from podwright.core.preemption.budgets import BudgetRules, StoredBudgets
 from podwright.core.preemption.evaluator import NO_VICTIMS, Candidate, DryRun, acceptable, select_victims
 from podwright.core.preemption.placed_priorities import may_be_below
 from podwright.core.preemption.queue_claims import QueueClaim, claim_of, has_queue
-from podwright.core.preemption.units import Unit, victims_are_going
+from podwright.core.preemption.units import Unit, complete, victims_are_going
 from podwright.core.queues.flavors import NOWHERE
 from podwright.core.queues.queues import QUEUE_QUOTA, queues_of
 from podwright.core.state.nodeinfo import NodeInfo
@@ -182,7 +182,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         cache, framework = self.handle.cache, self._framework
         if not claim.free_limits():
             return _nowhere(claim.why_nothing or NO_VICTIMS)
-        evicted = [each for unit in claim.taken for each in unit.pods]
+        evicted = complete(claim.taken)
         if not evicted:
             return None, unschedulable(GOING)
         with CacheTransaction(cache) as transaction:
@@ -204,7 +204,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             for node in sorted(nodes, key=lambda node: node.name not in left):
                 cache.deadline.point()
                 if framework.filter_node_with_nominated(state, pod, node) is None:
-                    return _chosen(Candidate(node.name, tuple(evicted), 0), DryRun())
+                    return _chosen(Candidate(node.name, evicted, 0), DryRun())
             result, status = self._preempt_on_nodes(state, pod, diagnosis, claim, within)
         if result is None or not result.nominated_node:
             return result, status

@@ -37,7 +37,7 @@ from podwright.core.preemption.refusals import (
     SHARE,
     Refusals,
 )
-from podwright.core.preemption.units import ABOVE_ALL, Unit, importance, priority_of, units_below
+from podwright.core.preemption.units import ABOVE_ALL, Unit, complete, importance, priority_of, units_below
 from podwright.core.queues.bound import Bound, at_share
 from podwright.core.queues.flavors import NOWHERE, Place, judged
 from podwright.core.queues.least_first import Importance
@@ -151,6 +151,8 @@ class QueueClaim:
         self.splits_units = False
         self.taken: dict[Unit, None] = {}
         self._refusals = Refusals()
+        self._gone: Counter[str] = Counter()
+        """By uid: of how many taken units a pod is that may be of several: a spare of a gang is, and of the gang."""
         self._reclaimed = [0] * (len(self._path) + 1)
         """By number of the claim's levels below the common parent: how many parts of other queues are taken."""
         over = [frozenset(self._over_limit(index)) for index in range(len(self._path))]
@@ -234,9 +236,10 @@ class QueueClaim:
 
     def _is_candidate(self, unit: Unit) -> bool:
         self._cache.deadline.point()
-        if not all(map(self._stays_away, chain(unit.pods, unit.spares))):
+        pods = unit.pods + unit.spares
+        if not all(map(self._stays_away, pods)):
             return False
-        staying = [pod for pod in unit.pods if not pod.terminating]
+        staying = [pod for pod in pods if not pod.terminating]
         overdue = self._is_overdue(staying)
         for pod in staying:
             reach = self._reach(self._queues.queue_of(pod))
@@ -317,7 +320,7 @@ class QueueClaim:
 
     def take(self, unit: Unit) -> bool:
         """Counts the unit as evicted, if all queues then keep what is theirs. Returns whether they do."""
-        parts = self._parts_of(unit)
+        parts = self._change(unit)
         for index, part in enumerate(parts):
             if not part.reach.own and not self._spares(part):
                 self._refuse_part(part)
@@ -325,18 +328,18 @@ class QueueClaim:
                 return False
             self._move((part,), -1)
         lawful = self._is_lawful()
-        if not lawful or not self._within_budgets(unit):
+        if not lawful or not self._within_budgets(self._further(unit)):
             if lawful:
                 self._refuse(unit, BUDGET, unit.pods[0])
             self._move(parts, 1)
             return False
         self._refusals.forget(unit.pods[0].uid)
-        self.taken[unit] = None
+        self._mark(unit, taken=True)
         return True
 
     def spares(self, unit: Unit) -> bool:
         """True if all others may still be taken without this taken unit."""
-        parts, fits = self._parts_of(unit), self.within_limits
+        parts, fits = self._change(unit), self.within_limits
         self._move(parts, 1)
         spares = self._is_lawful() and (self.within_limits or not fits)
         self._move(parts, -1)
@@ -346,25 +349,25 @@ class QueueClaim:
         """Counts a taken unit as not evicted, if all others may still be taken without it. Returns whether they may."""
         if not self.spares(unit):
             return False
-        self._move(self._parts_of(unit), 1)
-        del self.taken[unit]
+        self._move(self._change(unit), 1)
+        self._mark(unit, taken=False)
         return True
 
     def take_all(self, units: Iterable[Unit]) -> None:
         """Counts as evicted what was taken before together."""
         for unit in units:
             if unit not in self.taken:
-                self._move(self._parts_of(unit), -1)
-                self.taken[unit] = None
+                self._move(self._change(unit), -1)
+                self._mark(unit, taken=True)
 
     def release(self, units: Iterable[Unit]) -> None:
         """Counts these taken units as not evicted."""
         for unit in units:
-            self._move(self._parts_of(unit), 1)
-            del self.taken[unit]
+            self._move(self._change(unit), 1)
+            self._mark(unit, taken=False)
         self._budgets = Budgets(self.rules, by_eviction=True)
-        for unit in self.taken:
-            self._within_budgets(unit)
+        if self.taken:
+            self._within_budgets(complete(self.taken))
 
     def kind_of(self, unit: Unit) -> Any:
         """Units of one pod each with an equal kind and equal requests, on one node, can be taken in the same cases."""
@@ -382,12 +385,14 @@ class QueueClaim:
         """Rows that hold if so many of the units like these are taken together as the variables say. What only an
         order of taking shows is left out.
         """
+        alone = {unit.pods[0].uid for unit in units if unit.whole is None}
         given: dict[tuple[str, str], Counter[int]] = {}
         most: dict[tuple[str, str], int] = {}
         own: dict[tuple[str, str], Counter[int]] = {}
         reclaimed: dict[int, list[int]] = {}
         for unit, column in zip(units, columns.tolist(), strict=True):
-            for part in self._parts_of(unit):
+            besides = tuple(pod for pod in unit.spares if pod.uid not in alone)
+            for part in self._parts_of(unit) if besides == unit.spares else self._parts_from(unit.pods + besides):
                 self._cache.deadline.point()
                 if not part.reach.own:
                     reclaimed.setdefault(part.reach.parent, []).append(column)
@@ -588,8 +593,8 @@ class QueueClaim:
             for resource, amount in self._judged.items()
         )
 
-    def _within_budgets(self, unit: Unit) -> bool:
-        return not self.rules or self._budgets.spend([pod for pod in unit.pods if not pod.terminating])
+    def _within_budgets(self, pods: Iterable[PodInfo]) -> bool:
+        return not self.rules or self._budgets.spend([pod for pod in pods if not pod.terminating])
 
     def _over_limit(self, index: int, *, going: bool = False) -> list[str]:
         """The resources of which this queue of the claim has a limit that forbids it. `going`: what terminates
@@ -697,15 +702,37 @@ class QueueClaim:
     def _parts_of(self, unit: Unit) -> Sequence[_Part]:
         parts = self._parts.get(unit)
         if parts is None:
-            by_queue: dict[str, _Part] = {}
-            overdue = self._is_overdue(pod for pod in unit.pods if not pod.terminating)
-            for pod in unit.pods:
-                name = self._queues.queue_of(pod)
-                reach = None if pod.terminating else self._reach(name)
-                if reach is not None:
-                    add_amounts(by_queue.setdefault(name, _Part(reach, overdue)).amounts, self._amounts(pod))
-            parts = self._parts[unit] = tuple(by_queue.values())
+            parts = self._parts[unit] = self._parts_from(unit.pods + unit.spares)
         return parts
+
+    def _parts_from(self, pods: Sequence[PodInfo]) -> Sequence[_Part]:
+        by_queue: dict[str, _Part] = {}
+        overdue = self._is_overdue(pod for pod in pods if not pod.terminating)
+        for pod in pods:
+            name = self._queues.queue_of(pod)
+            reach = None if pod.terminating else self._reach(name)
+            if reach is not None:
+                add_amounts(by_queue.setdefault(name, _Part(reach, overdue)).amounts, self._amounts(pod))
+        return tuple(by_queue.values())
+
+    def _further(self, unit: Unit) -> Sequence[PodInfo]:
+        """The pods of the unit, and its spares, that go with no other taken unit."""
+        pods, own = unit.pods + unit.spares, unit in self.taken
+        return [pod for pod in pods if self._gone[pod.uid] <= own] if self._gone else pods
+
+    def _change(self, unit: Unit) -> Sequence[_Part]:
+        """What is taken further with the unit, or given back."""
+        pods = self._further(unit)
+        return self._parts_of(unit) if len(pods) == len(unit.pods + unit.spares) else self._parts_from(pods)
+
+    def _mark(self, unit: Unit, *, taken: bool) -> None:
+        if taken:
+            self.taken[unit] = None
+        else:
+            del self.taken[unit]
+        if unit.spares or (unit.whole is None and unit.pods[0].group):
+            for pod in unit.pods + unit.spares:
+                self._gone[pod.uid] += 1 if taken else -1
 
     def _move(self, parts: Iterable[_Part], sign: int) -> None:
         """Counts what these parts hold as taken (-1), or as not taken (1)."""

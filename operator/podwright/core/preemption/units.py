@@ -125,7 +125,7 @@ def _whole(group: PodGroup, pod: PodInfo, cache: Cache, spares: AbstractSet[str]
     uids = cache.groups.placed_in(group)
     members = [info.pods[uid] for uid in uids if (info := cache.placement(uid)) is not None] or [pod]
     pods = tuple(each for each in members if each.uid not in spares)
-    priority = max(pod.priority for pod in pods) if group.priority is None else group.priority
+    priority = max(pod.priority for pod in members) if group.priority is None else group.priority
     besides = tuple(each for each in members if each.uid in spares)
     return Unit(pods, priority, _is_in_workload_api(pod), group, besides)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -15,7 +16,7 @@ from podwright.core.queues.tree import Quota
 from podwright.core.state.nominator import SYSTEM_CRITICAL
 from podwright.core.state.transaction import CacheTransaction
 from support.costs.operation_counts import own_calls
-from support.gangs.kit import budget
+from support.gangs.kit import ZONE, budget
 from support.objects.builders import in_group, make_node
 from support.queues.reclaims import GPU, QueuedCluster, queue
 
@@ -374,6 +375,77 @@ class TestPodsThatWouldComeBack:
         assert cluster.victims(cluster.waits("a1", "a")) == []
         cluster.queues.serves = None
         assert cluster.victims(cluster.waits("a2", "a", 2)) == ["ours", "spare"]
+
+
+class TestGangsWithSpares:
+    """A gang of which the minimum is on the first node, and members beyond it, which go with it, on the second one."""
+
+    HERE: ClassVar = {"nodeSelector": {ZONE: "z0"}}
+
+    def gang(self, cluster):
+        cluster.group("g", 1, whole=False)
+        cluster.cache.groups.eviction_by_policy = lambda _pod: "Whole"
+
+    def made(self, **options):
+        """`options`: of the member that started last."""
+        cluster = QueuedCluster(
+            [1, 2], [queue("a", gpu={"guarantee": 1}), queue("b", reclaim_min_runtime=60, firm_priority=7)]
+        )
+        self.gang(cluster)
+        cluster.runs("ours", "b", "n0", spec=in_group("g"), since=3600)
+        cluster.runs("spare0", "b", "n1", spec=in_group("g"), since=600)
+        cluster.runs("spare1", "b", "n1", spec=in_group("g"), **{"since": 300, **options})
+        return cluster
+
+    def victims_of_gang(self, cluster, members):
+        """Of one that may only be on the first node."""
+        cluster.group("h", members)
+        for number in range(members):
+            pod = cluster.waits(f"h-{number}", "a", spec={**in_group("h"), **self.HERE})
+            cluster.cache.groups.add_waiting(pod)
+        return cluster.gang_victims("h")
+
+    @pytest.mark.parametrize(
+        ("options", "queues"),
+        [
+            pytest.param({"since": 10}, [], id="one has not run for long enough"),
+            pytest.param({"priority": 9}, [], id="one is not preemptible"),
+            pytest.param({"labels": {"app": "db"}}, [], id="a budget keeps one"),
+            pytest.param({}, [queue("b", gpu={"guarantee": 2})], id="its queue is guaranteed those"),
+        ],
+    )
+    def test_what_keeps_a_spare_keeps_the_minimum(self, options, queues):
+        cluster = self.made()
+        assert cluster.victims(cluster.waits("a1", "a", spec=self.HERE)) == ["ours", "spare0", "spare1"]
+        assert self.victims_of_gang(cluster, 1) == ["ours", "spare0", "spare1"]
+        cluster = self.made(**options)
+        cluster.allow("db", 0)
+        for rules in queues:
+            cluster.queues.set(rules)
+        assert cluster.victims(cluster.waits("a1", "a", spec=self.HERE)) == []
+        assert self.victims_of_gang(cluster, 1) == []
+        assert cluster.victims(cluster.waits("a2", "a")) in (["spare0"], ["spare1"])
+
+    @pytest.mark.parametrize(("priority", "going"), [(4, []), (6, ["ours", "spare0", "spare1"])])
+    def test_a_spare_of_a_higher_priority_is_not_evicted_in_its_own_queue(self, priority, going):
+        cluster = self.made(priority=5)
+        assert cluster.victims(cluster.waits("b1", "b", priority=priority, spec=self.HERE)) == going
+
+    def test_spares_that_go_alone_count_once(self):
+        cluster = QueuedCluster([3, 2], [queue("a", gpu={"guarantee": 3}), queue("b", gpu={"guarantee": 2})])
+        cluster.runs("stays", "b", "n1", 2)
+        self.gang(cluster)
+        for name, since in (("ours", 3600), ("spare0", 600), ("spare1", 300)):
+            cluster.runs(name, "b", "n0", spec=in_group("g"), since=since)
+        assert cluster.victims(cluster.waits("a1", "a", 3)) == ["ours", "spare0", "spare1"]
+        assert self.victims_of_gang(cluster, 3) == ["ours", "spare0", "spare1"]
+
+    def test_spares_go_with_the_minimum_that_frees_a_limit(self):
+        cluster = QueuedCluster([4, 2], [queue("b", gpu={"limit": 3})])
+        self.gang(cluster)
+        cluster.runs("ours", "b", "n0", 2, spec=in_group("g"), since=3600)
+        cluster.runs("spare", "b", "n1", spec=in_group("g"), since=300, priority=3)
+        assert cluster.victims(cluster.waits("b1", "b", 2, priority=5)) == ["ours", "spare"]
 
 
 @pytest.mark.parametrize("allowed", [0, 1])
