@@ -101,10 +101,13 @@ WORKLOADS: Final[Mapping[str, tuple[Callable[[int, str], Raw], Callable[[int, st
 }
 
 
-def filled(nodes: int, placed: int, kind: Callable[[int, str], Raw]) -> World:
-    """A world with evenly placed pods. Unless `kind` is `plain`, every second pod is a plain one."""
+def filled(nodes: int, placed: int, kind: Callable[[int, str], Raw], cordoned: float = 0) -> World:
+    """A world with evenly placed pods. Unless `kind` is `plain`, every second pod is a plain one. `cordoned`: the share
+    of nodes that are unschedulable.
+    """
     world = World(clock=time.time)
-    world.fill({"nodes": [node(i) for i in range(nodes)]})
+    every = round(1 / cordoned) if cordoned else nodes + 1
+    world.fill({"nodes": [{**node(i), "spec": {"unschedulable": (i + 1) % every == 0}} for i in range(nodes)]})
     for i in range(placed):
         raw = (plain if kind is not plain and i % 2 else kind)(i, "placed")
         raw["spec"]["nodeName"] = f"node-{i * 7919 % nodes:05}"
@@ -165,6 +168,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="*", default=[500, 1000, 1500, 5000, 15000])
     parser.add_argument("--placed", type=int, default=10000)
     parser.add_argument("--placed-per-node", type=int, help="instead of --placed")
+    parser.add_argument("--cordoned", type=float, default=0, help="the share of cordoned nodes, as 0.01")
     parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--only", help="only workloads whose name contains this")
     parser.add_argument("--memory", action="store_true", help="also measure the memory of 50,000 placed pods")
@@ -177,7 +181,7 @@ def main() -> None:
             continue
         for nodes in given.nodes:
             placed = given.placed if given.placed_per_node is None else given.placed_per_node * nodes
-            world = filled(nodes, placed, placed_kind)
+            world = filled(nodes, placed, placed_kind, given.cordoned)
             pods = [parse_pod(pending_kind(i, "pending")) for i in range(given.pods)]
             durations = measure(world, pods)
             rate = len(pods) / sum(durations)

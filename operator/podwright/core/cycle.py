@@ -28,6 +28,7 @@ from podwright.core.framework.interface import (
     PostFilterResult,
     WholeNumbers,
 )
+from podwright.core.framework.kept_totals import KEPT_SIZE
 from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unresolvable
@@ -340,10 +341,14 @@ def place(
             feasible=found,
             rejected=rejected,
         )
-    total, best = framework.score(state, pod, feasible), state.best
+    total, best = framework.score(state, pod, feasible, None, extra is None), state.best
     state.best = None  # it is of all nodes, and the state stays until the pod is bound
     if extra is not None:
         total, best = total + extra, None  # not in place: scores may be cached
+    elif best is None and feasible.table.size >= KEPT_SIZE:
+        total, feasible = feasible.in_rows(total)  # so that the same is drawn as from kept totals
+    elif best is not None and not feasible.all_rows:
+        feasible = Feasible.whole(cache.table)
     _report(framework, state, search.evaluated, rejected, scored=count)
     chosen, runner_up = select_host(total, below, best)
     second = None if runner_up is None else (names[feasible.slot(runner_up)], int(total[runner_up]))

@@ -36,7 +36,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
     WholeNumbers,
 )
-from podwright.core.framework.kept_totals import KeptTotals, added_up
+from podwright.core.framework.kept_totals import KeptTotals, Parts, added_up
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.pre_filter_outcome import ANYWHERE, PreFilterOutcome, nowhere
 from podwright.core.framework.profile import Classes, Point, Profile
@@ -383,25 +383,36 @@ class Framework(BuiltPlugins):
             state.skip_score.add(plugin.name)
 
     def score(
-        self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, WholeNumbers] | None = None
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        feasible: Feasible,
+        details: dict[str, WholeNumbers] | None = None,
+        by_row: bool = False,
     ) -> WholeNumbers:
         """[feasible]: the weighted sum of the scores of all plugins, as int16 if the weights allow it, or else as
         int64. Fills `details` with each plugin's normalised scores. Valid until the cache changes.
+
+        `by_row`: if Score sets the state's `best`, the sums may be [nodes]; those of infeasible nodes are less than all
+        others.
         """
         self.pre_score(state, pod, feasible)
         length = len(feasible)
         parts: list[tuple[Any, int]] = []
         constant = 0
-        kept = feasible.all_rows and length >= kept_totals.KEPT_SIZE and details is None
+        kept = length >= kept_totals.KEPT_SIZE and details is None
+        kept = kept and (feasible.all_rows or (by_row and feasible.alive is not None))
+        rows = Feasible.whole(feasible.table) if kept and not feasible.all_rows else feasible
         state.best = None
         for plugin in self.score_plugins:
             if plugin.name in state.skip_score:
                 continue
             scores: Any
             trusted = plugin.name in self._trusted
+            keeps = kept and trusted and plugin.keeps_scores
             try:
                 if plugin.score_all is not None:
-                    scores = plugin.score_all(state, pod, feasible)
+                    scores = plugin.score_all(state, pod, rows if keeps else feasible)
                 elif plugin.loop is not None:
                     scores = plugin.loop(state, self._score_each, plugin, pod, feasible)
                 else:
@@ -422,16 +433,20 @@ class Framework(BuiltPlugins):
             if type(scores) is int:
                 constant += weight * scores
             else:
+                if kept and not keeps:
+                    kept, parts = False, _taken(feasible, parts)
                 parts.append((scores, weight))
-                kept = kept and plugin.keeps_scores
             if details is not None:
                 details[plugin.name] = np.full(length, scores, np.int64) if type(scores) is int else scores
         if not parts:
             return cast("WholeNumbers", np.full(length, constant, self._total_type))
-        if kept and (known := self._totals.get(parts, constant, self._total_type)) is not None:
-            known.update(feasible.table.usage_changes)
-            state.best = known
-            return known.total
+        if kept:
+            known = self._totals.get(parts, constant, self._total_type)
+            if known is not None:
+                known.update(feasible.table.usage_changes, feasible.alive)
+                state.best = known
+                return known.total
+            parts = _taken(feasible, parts)
         return added_up(parts, constant, self._total_type)
 
     def _score_each(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
@@ -532,6 +547,10 @@ class Framework(BuiltPlugins):
             except BaseException as error:
                 raise failed(plugin, Point.POST_BIND, error, self.interrupts) from error
             contract.outcome_of(plugin, Point.POST_BIND, answer)
+
+
+def _taken(feasible: Feasible, parts: Parts) -> list[tuple[Any, int]]:
+    return [(feasible.take(scores), weight) for scores, weight in parts]
 
 
 def _skips(status: Status | None) -> bool:

@@ -162,7 +162,7 @@ class CycleState:
         all others.
         """
         self.best: Sequence[int] | None = None
-        """The positions of the greatest of the scores, in ascending order, if Score knows them already."""
+        """The rows of the greatest of the scores, in ascending order, if Score knows them already."""
         self.devices: Sequence[str] = ()
         """The devices that the pod gets on its node, as driver/pool/device. Reserve sets it."""
         self.follow_ups: list[FollowUp] = []
@@ -220,7 +220,7 @@ def _all_rows(size: int) -> Slots:
 class Feasible:
     """The nodes that passed all filters. Scores are arrays aligned with `slots`."""
 
-    __slots__ = ("_count", "_filled", "_slots", "all_rows", "table")
+    __slots__ = ("_count", "_filled", "_slots", "alive", "all_rows", "table")
 
     def __init__(
         self, table: NodeTable, slots: Slots | None, filled: tuple[Slots, Slots] | None = None, count: int = 0
@@ -234,6 +234,13 @@ class Feasible:
         self._count = count if slots is None else len(slots)
         self.all_rows = self._count == table.size
         """True if all rows of the table are feasible, so that `take` need not copy."""
+        self.alive: Bools | None = None
+        """bool[nodes]: the rows; None: all of them, or unknown."""
+
+    @classmethod
+    def whole(cls, table: NodeTable) -> Feasible:
+        """All rows."""
+        return cls(table, None, count=table.size)
 
     @classmethod
     def passing(cls, table: NodeTable, alive: Bools) -> Feasible:
@@ -242,10 +249,14 @@ class Feasible:
         infeasible = 0 if alive is table.valid and table.full else size - int(np.count_nonzero(alive))
         if not infeasible:
             return cls(table, None, count=size)
-        if size < FILLED_SIZE or infeasible * ROWS_PER_GAP > size:
+        if size < FILLED_SIZE:
             return cls(table, alive.nonzero()[0])
-        count = size - infeasible
-        return cls(table, None, ((~alive[:count]).nonzero()[0], count + alive[count:].nonzero()[0]), count)
+        count, filled = size - infeasible, None
+        if infeasible * ROWS_PER_GAP <= size:
+            filled = (~alive[:count]).nonzero()[0], count + alive[count:].nonzero()[0]
+        feasible = cls(table, None, filled, count)
+        feasible.alive = alive
+        return feasible
 
     def __len__(self) -> int:
         return self._count
@@ -254,7 +265,10 @@ class Feasible:
     def slots(self) -> Slots:
         """The rows: in ascending order, except where last rows take the places of infeasible ones."""
         if self._slots is None:
-            self._slots = self.take(_all_rows(self.table.size))
+            if self.alive is not None and self._filled is None:
+                self._slots = self.alive.nonzero()[0]
+            else:
+                self._slots = self.take(_all_rows(self.table.size))
         return self._slots
 
     def slot(self, index: int) -> int:
@@ -277,6 +291,19 @@ class Feasible:
         taken = column[: self._count].copy()
         taken[gaps] = column[last]
         return taken
+
+    def in_rows(self, scores: WholeNumbers) -> tuple[WholeNumbers, Feasible]:
+        """Scores, [feasible], of which equal ones come in ascending order of their rows, and the rows that they are of.
+        The least number stands for rows that are not feasible.
+        """
+        if self._filled is None:
+            return scores, self
+        gaps, last = self._filled
+        rows = np.full(self.table.size, np.iinfo(scores.dtype).min, scores.dtype)
+        rows[: self._count] = scores
+        rows[last] = scores[gaps]
+        rows[gaps] = np.iinfo(scores.dtype).min
+        return rows, Feasible.whole(self.table)
 
     def nodes(self) -> Sequence[Node]:
         """The feasible nodes, in the order of `slots`."""
@@ -590,7 +617,8 @@ class ScorePlugin(ExtensionPoint):
     """True if `normalize` makes 0 of the number 0, so that it need not be called for it."""
     keeps_scores: ClassVar[bool] = False
     """True if an array that `score_all` returns where all rows are feasible is kept: the same array, returned again,
-    differs only in rows that `usage_changes` logs. For plugins of the core without `normalize`.
+    differs only in rows that `usage_changes` logs. A node's score must not depend on which others are feasible. For
+    plugins of the core without `normalize`.
     """
     greatest_score: int = MAX_SCORE
     """Of a node, after `normalize`. Greater only for plugins of the core that add scores with weights of their own."""

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.framework.interface import Slots, WholeNumbers
+from podwright.core.framework.interface import Bools, Slots, WholeNumbers
 from podwright.core.objects.compaction import RecentCache, compact_regularly
 from podwright.core.state.columns.change_log import ChangeLog
 
@@ -26,6 +26,7 @@ cost more than without.
 """
 _MOST_GONE: Final = 64
 _SLOT_BYTES: Final = np.dtype(np.intp).itemsize
+_NO_ROWS: Final[Slots] = np.empty(0, np.intp)
 
 Number = type[np.signedinteger[Any]] | np.dtype[np.signedinteger[Any]]
 Parts = Sequence[tuple[NDArray[Any], int]]
@@ -34,15 +35,18 @@ Parts = Sequence[tuple[NDArray[Any], int]]
 
 class KeptTotal(Sequence[int]):
     """The `total` of some arrays and a constant, [nodes], and as a sequence the rows where it is greatest, in ascending
-    order.
+    order. The total of a row that is not feasible is the least number of its type.
     """
 
-    __slots__ = ("_best", "_constant", "_gone", "_parts", "_seq", "total")
+    __slots__ = ("_all", "_best", "_constant", "_gone", "_least", "_parts", "_seq", "total")
 
     def __init__(self, parts: Parts, constant: int, dtype: Number) -> None:
         self._parts = parts
         self._constant = constant
         self._seq = -1
+        self._all = True
+        """True if all rows were feasible."""
+        self._least = int(np.iinfo(dtype).min)
         self.total: WholeNumbers = np.empty(0, dtype)
         self._best: Slots = np.empty(0, np.intp)
         self._gone: list[int] = []
@@ -59,16 +63,30 @@ class KeptTotal(Sequence[int]):
             position += 1
         return int(self._best[position])
 
-    def update(self, log: ChangeLog) -> None:
-        """Adds up again what has changed."""
+    def update(self, log: ChangeLog, alive: Bools | None = None) -> None:
+        """Adds up again what has changed. `alive`, bool[nodes]: the feasible rows; None: all. Their changes are found by
+        comparison, because a filter may depend on more than the node.
+        """
         rows = log.rows_since(self._seq) if self._seq >= 0 else None
         self._seq = log.seq
-        if rows is None or len(rows) > len(self.total) // 8:
-            self.total = added_up(self._parts, self._constant, self.total.dtype)
+        turned = _NO_ROWS
+        if rows is not None and not (self._all and alive is None):
+            turned = ((self.total == self._least) == (True if alive is None else alive)).nonzero()[0]
+        self._all = alive is None
+        if rows is None or len(rows) + len(turned) > len(self.total) // 8:
+            self.total = self._added_up(slice(None), alive)
             self._find_best()
-        elif len(rows):
-            parts = [(scores[rows], weight) for scores, weight in self._parts]
-            self._change(rows, added_up(parts, self._constant, self.total.dtype))
+            return
+        for changed in (rows, turned):
+            if len(changed):
+                self._change(changed, self._added_up(changed, alive))
+
+    def _added_up(self, rows: Slots | slice, alive: Bools | None) -> WholeNumbers:
+        parts = [(scores[rows], weight) for scores, weight in self._parts]
+        total = added_up(parts, self._constant, self.total.dtype)
+        if alive is not None:
+            total[~alive[rows]] = self._least
+        return total
 
     def _change(self, rows: Slots, totals: WholeNumbers) -> None:
         greatest, most = self.total[self[0]], totals[totals.argmax()]

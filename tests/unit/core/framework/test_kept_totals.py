@@ -9,8 +9,9 @@ import pytest
 from benchmarks.core.decisions import different, plain, spread
 
 from podwright.api.kube_scheduler_configuration import convert_profile, default_profile
+from podwright.core import cycle
 from podwright.core.cycle import Placement, schedule
-from podwright.core.framework import kept_totals
+from podwright.core.framework import interface, kept_totals
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, Feasible
 from podwright.core.framework.kept_totals import KeptTotal, KeptTotals
@@ -27,27 +28,60 @@ from support.objects.builders import make_node
 from support.properties import examples
 
 NODES = 60
-KINDS = (*[plain] * 6, spread, different)
 
 
-def a_node(index, draw):
+def tolerant(index, name):
+    """A plain pod that tolerates what keeps others off."""
+    raw = plain(index % 3, name)
+    raw["spec"]["tolerations"] = [{"operator": "Exists", "effect": "NoSchedule"}]
+    return raw
+
+
+def selective(index, name):
+    """A plain pod that needs one zone, and prefers some nodes."""
+    raw = plain(index % 3, name)
+    raw["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone": f"z{index % 3}"}
+    return raw
+
+
+def preferring(index, name):
+    """A plain pod whose scores are scaled by the greatest of a feasible node."""
+    raw = plain(index % 3, name)
+    term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z0"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 3, "preference": term}]}
+    raw["spec"]["affinity"] = {"nodeAffinity": preferred}
+    return raw
+
+
+KINDS = (*[plain] * 6, *[tolerant, selective] * 2, preferring, spread, different)
+
+EFFECTS = (*["", "NoSchedule"] * 60, "PreferNoSchedule")
+"""Of taints; "": the node is cordoned. While any has PreferNoSchedule, no totals are kept for most pods."""
+
+
+def a_node(index, draw, closed=0.0):
+    """`closed`: the share of nodes that are cordoned or have a taint."""
     images = [{"names": ["registry.example/app:1"], "sizeBytes": 500 << 20}] if draw.random() < 0.3 else []
     labels = {"kubernetes.io/hostname": f"n{index}", "topology.kubernetes.io/zone": f"z{draw.randrange(3)}"}
     cpus = {"cpu": draw.choice(["2", "4", "4", "4"])}
-    return parse_node(make_node(f"n{index}", labels=labels, allocatable=cpus, images=images))
+    why = draw.choice(EFFECTS) if draw.random() < closed else None
+    taints = [{"key": "reserved", "effect": why}] if why else []
+    return parse_node(
+        make_node(f"n{index}", labels=labels, allocatable=cpus, images=images, unschedulable=why == "", taints=taints)
+    )
 
 
-def changed(cache, draw, number):
+def changed(cache, draw, number, closed):
     """Something else than a decision."""
     placed = cache.assumed_pods()
     match draw.randrange(20):
         case 0:
-            cache.set_node(a_node(draw.randrange(NODES), draw))
+            cache.set_node(a_node(draw.randrange(NODES), draw, closed))
         case 1:
             index = draw.randrange(NODES)
             cache.remove_node(f"n{index}")
             if number < 200 or draw.random() < 0.5:
-                cache.set_node(a_node(index, draw))
+                cache.set_node(a_node(index, draw, closed))
         case 2 | 3 | 4 | 5 | 6 | 7 if placed:
             cache.forget(draw.choice(placed).uid)
         case 8 if placed:
@@ -57,7 +91,7 @@ def changed(cache, draw, number):
             compact_all()
         case 10:  # all labels flap
             for index in range(NODES if number < 200 else 0):
-                cache.set_node(a_node(index, draw))
+                cache.set_node(a_node(index, draw, closed))
 
 
 def share_of(share, count):
@@ -67,6 +101,7 @@ def share_of(share, count):
 def both_ways(monkeypatch, frameworks, pod, draw):
     """The decision with kept totals, and that with passes over all rows. The same is drawn for both."""
     below = partial(share_of, draw.random())
+    monkeypatch.setattr(cycle, "KEPT_SIZE", 1)
     for framework, size in zip(frameworks, (1, sys.maxsize), strict=True):
         monkeypatch.setattr(kept_totals, "KEPT_SIZE", size)
         yield schedule(framework, framework.handle.cache, pod, below, preempt=False)
@@ -102,18 +137,18 @@ def weighted(weight):
     return {"plugins": {"score": {"disabled": [fit], "enabled": [{**fit, "weight": weight}]}}}
 
 
-def decisions(monkeypatch, seed):
+def decisions(monkeypatch, seed, closed):
     """Pairs of a decision with kept totals and one without, in a cluster that changes."""
     draw, world = random.Random(seed), World()
     cache = world.cache
     for index in range(NODES):
-        cache.set_node(a_node(index, draw))
+        cache.set_node(a_node(index, draw, closed))
     policies = [
         Framework(convert_profile(weighted(weight), "", PLUGINS, world.features), PLUGINS, world)
         for weight in (1, 1, 2, 400)
     ]
     for number in range(300):
-        changed(cache, draw, number)
+        changed(cache, draw, number, closed)
         kind = draw.choice(KINDS)
         pod = parse_pod(kind(draw.randrange(3) if kind is plain else number, f"p{number}"))
         policy, tried_out = draw.choice(policies), draw.random() < 0.1
@@ -129,29 +164,32 @@ def decisions(monkeypatch, seed):
 
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_decisions_are_those_of_a_pass_over_all_rows(monkeypatch, seed):
+    """Nodes are cordoned, get and lose taints, fill up, leave and come back."""
+    monkeypatch.setattr(interface, "FILLED_SIZE", 1)
     monkeypatch.setattr(row_cache, "MAX_ARRAYS", 4)  # few, so that templates take over the arrays of others
     monkeypatch.setattr(row_cache, "MAX_TIMES", 1)
     monkeypatch.setattr(kept_totals, "_MOST_GONE", 3)
     used = calls(monkeypatch, "update")
-    for kept, full in decisions(monkeypatch, seed):
+    for kept, full in decisions(monkeypatch, seed, (0.0, 0.05, 0.4)[seed % 3]):
         assert_same(kept, full)
     assert len(used) > 20
+    assert any(alive is not None for _total, _log, alive in used)
 
 
-def with_feasible_nodes(case):
-    """A framework of the case, whose cluster has eight of each node that is feasible."""
-    world, verdicts = World(clock=lambda: NOW), case["expect"]["nodes"]
-    nodes = [node for node in case["nodes"] if verdicts[node["metadata"]["name"]]["feasible"]]
-    world.fill({**case, "nodes": [copied(node, number) for node in nodes for number in range(8)]})
+def with_more_nodes(case):
+    """A framework of the case, whose cluster has eight of each node, feasible or not."""
+    world = World(clock=lambda: NOW)
+    world.fill({**case, "nodes": [copied(node, number) for node in case["nodes"] for number in range(8)]})
     profile = {key: case[key] for key in ("plugins", "pluginConfig") if case.get(key)}
     return Framework(convert_profile(profile, "", PLUGINS, world.features), PLUGINS, world)
 
 
 def test_the_pods_of_conformance_cases_are_decided_alike(monkeypatch):
     """The pod comes again and again, while others leave."""
+    monkeypatch.setattr(interface, "FILLED_SIZE", 1)
     partly = calls(monkeypatch, "_change")
     for case in [case for path in FILES for case in sample(path, 30) if "scores" in case.get("expect", ())]:
-        draw, framework = random.Random(case["id"]), with_feasible_nodes(case)
+        draw, framework = random.Random(case["id"]), with_more_nodes(case)
         cache = framework.handle.cache
         for arrival in range(8):
             pod = parse_pod({**case["pod"], "metadata": {**case["pod"]["metadata"], "uid": f"again-{arrival}"}})
