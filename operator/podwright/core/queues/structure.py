@@ -138,8 +138,12 @@ class Structure:
 
     def firm_priority(self, path: Iterable[Queue]) -> int | None:
         """The lowest `QueueRules.firm_priority` of these queues."""
-        found = (self.valid[queue.spec.name].firm_priority for queue in path)
-        return min((priority for priority in found if priority is not None), default=None)
+        lowest = None
+        for queue in path:
+            priority = self.valid[queue.spec.name].firm_priority
+            if priority is not None and (lowest is None or priority < lowest):
+                lowest = priority
+        return lowest
 
     def tree(self) -> QueueTree:
         """The tree of the valid queues, with what their pods request and hold."""
@@ -197,8 +201,8 @@ class Structure:
                 return False  # it or one below it may have waited for this
             if spec.name in self.shut or not self._has_place(tree, spec):
                 return False
-            above = [tree.get(name) or tree.top for name in (before.parent, spec.parent)]
-            if len({self.firm_priority(queue.path) for queue in above}) > 1:
+            left, above = tree.get(before.parent) or tree.top, tree.get(spec.parent) or tree.top
+            if self.firm_priority(left.path) != self.firm_priority(above.path):
                 return False
             self.paths += 1
         tree.replace(spec)
