@@ -293,8 +293,8 @@ class Feasible:
         return taken
 
     def in_rows(self, scores: WholeNumbers) -> tuple[WholeNumbers, Feasible]:
-        """Scores, [feasible], of which equal ones come in ascending order of their rows, and the rows that they are of.
-        The least number stands for rows that are not feasible.
+        """Returns the scores, [feasible], in the order of the table's rows, and these rows. Rows that are not feasible have
+        the least number if last rows had taken their places.
         """
         if self._filled is None:
             return scores, self

@@ -28,15 +28,7 @@ from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.preemption.budgets import BudgetRules, Budgets
-from podwright.core.preemption.refusals import (
-    BUDGET,
-    FIRM,
-    GUARANTEE,
-    PREEMPT,
-    RECLAIM,
-    SHARE,
-    Refusals,
-)
+from podwright.core.preemption.refusals import BUDGET, FIRM, GUARANTEE, PREEMPT, RECLAIM, SHARE, Refusals
 from podwright.core.preemption.units import ABOVE_ALL, Unit, complete, importance, priority_of, units_below
 from podwright.core.queues.bound import Bound, at_share
 from podwright.core.queues.flavors import NOWHERE, Place, judged
