@@ -70,7 +70,7 @@ def test_the_documents_have_commands():
 def test_each_command_works(folder, monkeypatch, name, command):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
-    words = shlex.split(command.replace("--seconds 86400", "--seconds 3"))[1:]
+    words = shlex.split(command.replace("--seconds 86400", "--seconds 0.1"))[1:]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
 

@@ -23,7 +23,12 @@ from podwright.simulator.replay.record import record as run_recording
 
 @click.command()
 @OUTPUT_FILE
-@click.option("--seconds", type=click.FloatRange(min=0.0), metavar="N", help="End after N seconds. Default: at Ctrl-C.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.0),
+    metavar="N",
+    help="End N seconds after the whole cluster was read. Default: at Ctrl-C.",
+)
 @with_connection
 @ANNOTATIONS
 @OPERATOR_NAMESPACE

@@ -104,8 +104,8 @@ class _Changes:
 async def record(
     connection: LiveConnection, file: BinaryIO, seconds: float | None, stop: asyncio.Event
 ) -> StreamRecorder:
-    """Records until `stop` is set, at most for `seconds`. Raises SnapshotError if the cluster cannot be read, or not
-    within `seconds`.
+    """Records until `stop` is set, at most for `seconds` after the whole cluster was read. Raises SnapshotError if it
+    cannot be read.
     """
     recorder = StreamRecorder(file, time.time, stop)
     try:
@@ -141,16 +141,12 @@ async def _record(
             if raw["kind"] not in {each.kind for each in followed}:
                 recorder.write("INITIAL", raw)
 
-    now = asyncio.get_running_loop().time
-    end = None if seconds is None else now() + seconds
     begun, stopped = asyncio.create_task(begin()), asyncio.create_task(_stopped(recorder.file, stop))
     try:
-        await asyncio.wait((begun, stopped), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((begun, stopped), return_when=asyncio.FIRST_COMPLETED)
         if begun.done():
             begun.result()
-            await asyncio.wait((stopped,), timeout=None if end is None else end - now())
-        elif not stopped.done():
-            raise SnapshotError(f"cannot record the cluster: not all that it has was read within {seconds:g} s")
+            await asyncio.wait((stopped,), timeout=seconds)
     finally:
         for task in (*watches, begun, stopped):
             task.cancel()
