@@ -199,7 +199,7 @@ def test_every_right_is_used(cluster, audit_log):
             return used(audit_log, known) == known - IDLE
 
         with suppress(TimeoutError):
-            wait_until(complete, 20, "every right is used")
+            wait_until(complete, 60, "every right is used")
         for operator in (standby, leader):
             operator.process.stop(30)
     found = used(audit_log, known)

@@ -26,7 +26,7 @@ def test_the_operator_recovers_when_the_api_server_is_killed_with_bindings_in_fl
             etcd.pause()
             proxy.release()
             in_flight = lambda: proxy.in_flight(is_binding, forwarded=True)
-            wait_until(lambda: in_flight() >= IN_FLIGHT, 20, "the API server has the Bindings")
+            wait_until(lambda: in_flight() >= IN_FLIGHT, 60, "the API server has the Bindings")
             time.sleep(0.5)
             pending, bound = in_flight(), arena.bound()
             server.kill()

@@ -68,7 +68,7 @@ def test_kube_scheduler_places_pods_by_a_policy(cluster, namespace, node_cache):
     finally:
         scheduler.stop()
         extender.process.stop(20)
-    wait_until(lambda: not extender.process.alive, 20, "the extender has stopped")
+    wait_until(lambda: not extender.process.alive, 60, "the extender has stopped")
 
 
 @pytest.mark.parametrize("node_cache", [True, False])

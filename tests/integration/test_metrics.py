@@ -103,7 +103,7 @@ def test_metrics_of_pods_and_plugins_equal_those_of_kube_scheduler(cluster, name
 
             wait_until(
                 lambda: evaluations(read(ours)) == evaluations(read(theirs)),
-                20,
+                60,
                 "both have evaluated plugins equally often",
             )
             assert evaluations(read(ours))["NodeAffinity", "Filter"] == 3
@@ -114,11 +114,11 @@ def test_metrics_of_pods_and_plugins_equal_those_of_kube_scheduler(cluster, name
                 mine, other = series(read(f"{ours}/resources")), series(read(f"{theirs}/resources"))
                 return any(("pod", f"big-{OURS}") in labels for labels in other) and mine == pytest.approx(other)
 
-            wait_until(pods_agree, 20, "both report the same pod resources")
+            wait_until(pods_agree, 60, "both report the same pod resources")
             posted = len(SHAPES) + 1
             wait_until(
                 lambda: operator.metric("rest_client_requests_total", code="201", method="POST") > posted,
-                20,
+                60,
                 "Bindings and events are counted",
             )
             assert operator.metric("rest_client_requests_total", code="<error>") == 0

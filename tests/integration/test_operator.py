@@ -41,7 +41,7 @@ def test_existing_and_new_pods_are_bound_however_the_operator_is_started(cluster
         cluster.client.create(pod("foreign", namespace, scheduler="other-scheduler"))
         kit.wait_bound(cluster, namespace, 2, 20)
         attempts = lambda: operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS)
-        wait_until(lambda: attempts() == 2, 20, "two attempts are counted: a pod is bound before its attempt is")
+        wait_until(lambda: attempts() == 2, 60, "two attempts are counted: a pod is bound before its attempt is")
     assert operator.process.returncode == 0
     assert "Traceback" not in operator.log()
     assert not cluster.client.read(pod("foreign", namespace))["spec"].get("nodeName")
@@ -80,7 +80,7 @@ def test_at_the_start_the_pod_with_the_highest_priority_is_scheduled_first(clust
         failed = lambda: len({e["regarding"]["name"] for e in kit.events(cluster, namespace, "FailedScheduling")})
         wait_until(lambda: failed() == 30, 30, "the other pods have failed")
         attempts = lambda: operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS)
-        wait_until(lambda: attempts() == 1, 20, "one attempt has placed its pod")
+        wait_until(lambda: attempts() == 1, 60, "one attempt has placed its pod")
     assert cluster.client.read(pod("urgent", namespace))["spec"]["nodeName"] == "only"
     assert kit.events(cluster, namespace, "Preempted") == []
 
@@ -263,7 +263,7 @@ def test_a_large_policy_is_accepted_and_a_larger_one_refused_in_its_status(clust
     with kit.reused(cluster):
         for name, count in (("large", 2_000), ("larger", 14_000)):
             cluster.client.create(with_values(name, count))
-            wait_until(lambda name=name: accepted(cluster, name), 20, f"policy {name} has a status")
+            wait_until(lambda name=name: accepted(cluster, name), 60, f"policy {name} has a status")
         assert accepted(cluster, "large")["status"] == "True"
         assert "spec: too large: it consists of more than 3000 values" in accepted(cluster, "larger")["message"]
 

@@ -52,7 +52,7 @@ def test_pods_of_refused_policies_wait_until_these_are_accepted_and_others_do_no
         kit.wait_bound(cluster, namespace, 1)
         assert read("free")["spec"]["nodeName"] == "a"
         for name, of in (("waits", "strict"), ("named", "named")):
-            wait_until(lambda name=name: failures(cluster, namespace, name), 20, f"pod {name} has an event")
+            wait_until(lambda name=name: failures(cluster, namespace, name), 60, f"pod {name} has an event")
             (event,) = failures(cluster, namespace, name)
             assert event["note"].startswith(
                 f"the pod waits because policy {of}, generation 1, was not accepted: spec.plugins.score"

@@ -69,7 +69,7 @@ def test_rules_decide_and_params_of_a_config_map_apply_at_once_and_stay_when_it_
 
         cluster.apply(config_map("platinum"))
         second = pod_that_waits(cluster, namespace)
-        wait_until(lambda: rejected(cluster, namespace, second), 20, "the event says why the pod waits")
+        wait_until(lambda: rejected(cluster, namespace, second), 60, "the event says why the pod waits")
         assert "2 node(s) had another tier" in rejected(cluster, namespace, second)[0]["note"]
 
         cluster.apply(config_map("silver"))
@@ -90,7 +90,7 @@ def pod_that_waits(cluster, namespace):
         name = f"second-{number}"
         cluster.client.create(pod(name, namespace, scheduler=OURS))
         decided = lambda name=name: rejected(cluster, namespace, name) or node_of(cluster, name, namespace)
-        wait_until(decided, 20, f"{name} is decided")
+        wait_until(decided, 60, f"{name} is decided")
         if node_of(cluster, name, namespace) is None:
             return name
         time.sleep(0.1)

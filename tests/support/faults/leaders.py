@@ -294,7 +294,7 @@ def give_the_lease_away(among: Instances, place: int) -> None:
         lease["spec"]["holderIdentity"] = "a stranger"
         return client.raw("PUT", LEASE, lease)[0] == 200  # the leader may renew it in between
 
-    wait_until(given, 10, "the Lease is given away")
+    wait_until(given, 60, "the Lease is given away")
 
 
 KILL = Fault("kill -9", send(signal.SIGKILL), -signal.SIGKILL)

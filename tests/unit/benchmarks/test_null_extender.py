@@ -31,7 +31,7 @@ def address(tmp_path_factory):
         with socket.socket() as client:
             return client.connect_ex(("127.0.0.1", port)) == 0
 
-    wait_until(listens, 20, "the null extender listens")
+    wait_until(listens, 60, "the null extender listens")
     yield "127.0.0.1", port
     process.stop()
 
