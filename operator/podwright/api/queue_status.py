@@ -22,8 +22,8 @@ from podwright.core.objects.pod import parse_time
 from podwright.core.queues.amounts import amount_text, unit_of
 from podwright.core.queues.queues import Queues
 from podwright.core.queues.shares import UNBOUNDED
-from podwright.core.queues.shown import first_bound, waiting_below, warnings
-from podwright.core.queues.tree import Quota
+from podwright.core.queues.shown import first_bound, held_by, waiting_below, warnings
+from podwright.core.queues.tree import NO_QUOTA, Quota
 from podwright.core.queues.usage import MAX_USERS, Record
 
 USAGE_SECONDS: Final = 600.0
@@ -93,7 +93,8 @@ class QueueStatus(CheckedStatus):
         "The generation that was accepted last. It stays in force while a newer one is invalid.", default=None
     )
     summary: str = declared(
-        "In short what the queue has of each resource that it has a quota of: `nvidia.com/gpu 32 of 32`.",
+        "In short what the queue has of each resource that it has a quota of, or without any, of all: "
+        "`nvidia.com/gpu 32 of 32`.",
         default="",
         maxLength=1024,
     )
@@ -229,22 +230,22 @@ def active(report: QueueReport, *, in_tree: bool) -> UntimedCondition:
 
 def amounts_in(queues: Queues, name: str) -> QueueStatus:
     """What the queue has, of at most MAX_RESOURCES resources."""
-    rules, held, share = queues.get(name), queues.usage(name), queues.last_share(name)
+    rules, held, share = queues.get(name), held_by(queues, name), queues.last_share(name)
     assert rules is not None
     quotas = rules.quotas
     texts = partial(amount_texts, first=quotas)
-    guarantees = {resource: quota.guarantee for resource, quota in quotas.items() if quota.guarantee != UNBOUNDED}
+    found = {r: quotas.get(r, NO_QUOTA).guarantee for r in {*quotas, *held}}
+    guarantees = {r: most for r, most in found.items() if most != UNBOUNDED}
     first = first_bound(queues, name)
     return QueueStatus(
         summary="; ".join(
-            f"{resource} {amount_text(resource, held.get(resource, 0))} of "
-            f"{amount_text(resource, _of(quotas[resource], share, resource))}"
-            for resource in sorted(quotas)
+            f"{resource} {amount_text(resource, held.get(resource, 0))}{_of(quotas, share, resource)}"
+            for resource in sorted(quotas or held)
         )[:1024],
         allocated=texts(held),
         share=texts(share),
-        borrowed=texts({r: max(0, held.get(r, 0) - most) for r, most in guarantees.items()}),
-        lent=texts({r: max(0, most - held.get(r, 0)) for r, most in guarantees.items()}),
+        borrowed=texts({r: held.get(r, 0) - most for r, most in guarantees.items()}),
+        lent=texts({r: most - held.get(r, 0) for r, most in guarantees.items()}),
         pending=texts(queues.waiting(name)),
         capacity={} if rules.parent else texts(queues.tree().top.share),
         pending_pods=waiting_below(queues, name),
@@ -258,6 +259,8 @@ def amount_texts(amounts: Mapping[str, int], first: Container[str] = (), least: 
     return {resource: amount_text(resource, amounts[resource]) for resource in chosen if amounts[resource] >= least}
 
 
-def _of(quota: Quota, share: Mapping[str, int], resource: str) -> int:
-    """What a queue's use of a resource is compared with: its limit, or its share if it has none."""
-    return share.get(resource, 0) if quota.limit == UNBOUNDED else quota.limit
+def _of(quotas: Mapping[str, Quota], share: Mapping[str, int], resource: str) -> str:
+    """What a queue's use of a resource is compared with: its limit, or its share if it has none and that is known."""
+    limit = quotas.get(resource, NO_QUOTA).limit
+    most = share.get(resource) if limit == UNBOUNDED else limit
+    return "" if most is None else f" of {amount_text(resource, most)}"

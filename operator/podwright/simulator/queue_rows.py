@@ -20,7 +20,7 @@ from podwright.core.queues.amounts import amount_text, unit_of
 from podwright.core.queues.flavors import of_flavor
 from podwright.core.queues.queues import QueueRules, Queues
 from podwright.core.queues.shares import UNBOUNDED
-from podwright.core.queues.shown import first_bound, waiting_below
+from podwright.core.queues.shown import first_bound, held_by, waiting_below
 from podwright.core.queues.tree import NO_QUOTA
 from podwright.core.queues.usage import Record
 from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
@@ -129,7 +129,7 @@ def _of_core(queues: Queues, name: str) -> QueueRow:
     row = QueueRow(name=name, problem="" if problem is None else f"{problem.where}: {problem.problem}")
     if rules is None:
         return replace(row, parent=queues.declared[name].parent)
-    share, held, asked = queues.last_share(name), queues.usage(name), queues.waiting(name)
+    share, held, asked = queues.last_share(name), held_by(queues, name), queues.waiting(name)
     first = first_bound(queues, name)
     resources = sorted(rules.quotas.keys() | held.keys() | asked.keys())
     return replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
@@ -26,6 +27,8 @@ FIRST_PODS: Final = 16
 """How many waiting pods of a queue `is_owed` looks at."""
 MOST_PODS: Final = 512
 """Of how many waiting pods of a queue the bounds are asked for: a millisecond of work."""
+MOST_BELOW: Final = 512
+"""Over how many queues `held_by` sums up what no queue names: milliseconds of work."""
 
 
 def warnings(queues: Queues, name: str) -> Mapping[str, InvalidObjectError]:
@@ -59,6 +62,20 @@ def waiting_below(queues: Queues, name: str) -> int:
     """How many pods of the queue and of those below wait for a node, without those that a gate holds back."""
     names = queues.tree().below([name])
     return sum(queues.pods[each].asked.get(PODS, 0) for each in names if each in queues.pods)
+
+
+def held_by(queues: Queues, name: str) -> Mapping[str, int]:
+    """What the pods of the queue and of those below have on nodes: of the resources that any queue names, and if this
+    one names none and has few below, of all others as well.
+    """
+    queue, sums = queues.queue(name), Counter[str]()
+    below = () if queue.spec.quotas else queues.tree().below([name])
+    for each in below if len(below) <= MOST_BELOW else ():
+        if (pods := queues.pods.get(each)) is not None:
+            for resource, amount in pods.held.items():
+                sums[resource] += amount
+    del sums[PODS]
+    return {**sums, **queue.held}
 
 
 def is_owed(queues: Queues, name: str) -> bool:

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.resources import CPU
+from podwright.core.objects.resources import CPU, PODS
 from podwright.core.queues.queues import Queues
 from podwright.core.queues.shares import UNBOUNDED
-from podwright.core.queues.shown import waiting_below
+from podwright.core.queues.shown import held_by, waiting_below
 from podwright.core.queues.tree import NO_QUOTA
 from podwright.engine.process.steps import Steps
 
@@ -44,7 +44,7 @@ class QueueLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueTreeView:
-    """The first MOST_QUEUES queues, parents before children. `resources`: those that most queues name.
+    """The first MOST_QUEUES queues, parents before children. `resources`: those that most queues name, else have.
 
     `count`: how many there are.
     """
@@ -75,12 +75,15 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
 
 
 def _resources(queues: Queues) -> Steps[Sequence[str]]:
-    """Extended resources first, then CPU and others, each by how many queues name it."""
-    named: Counter[str] = Counter()
+    """Extended resources first, then CPU and others, each by how many queues name it, or if none names any, have it."""
+    named, held = Counter[str](), Counter[str]()
     for name in queues.names():
         if (rules := queues.get(name)) is not None:
             named.update(rules.quotas.keys())
+        if (pods := queues.pods.get(name)) is not None:
+            held.update(pods.held.keys() - {PODS})
         yield
+    named = named or held
     found = sorted(named, key=lambda resource: ("/" not in resource, -named[resource], resource != CPU, resource))
     return found[:MOST_RESOURCES]
 
@@ -103,7 +106,7 @@ def _line(queues: Queues, name: str, depth: int, resources: Sequence[str]) -> Qu
     rules, problem = queues.get(name), queues.problems.get(name)
     if rules is None:
         return None
-    held, share = queues.usage(name), queues.last_share(name)
+    held, share = held_by(queues, name), queues.last_share(name)
     amounts: list[Amounts] = []
     for resource in resources:
         quota = rules.quotas.get(resource, NO_QUOTA)

@@ -129,3 +129,25 @@ def test_each_namespace_has_its_first_pod_that_finds_no_room_at_the_share():
     report = QueueReport(queues=cluster.queues, name="a", generation=1, spec={}, previous={}, now="")
     message = "a is at its share of nvidia.com/gpu (2 of 2)"
     assert view_status_of(report, found["x"])["firstWaiting"] == {"pod": "x/a1", "message": message}
+
+
+def test_a_queue_without_quotas_shows_what_its_pods_and_those_below_have(monkeypatch):
+    cluster = QueuedCluster([16], [QueueRules("all"), QueueRules("a", "all"), QueueRules("b", "all")])
+    cluster.runs("a1", "a", "n0", 2, requests={"cpu": "1500m"})
+    cluster.runs("b1", "b", "n0", 1)
+    status = status_for(cluster, "a")
+    assert status["summary"] == "cpu 1500m; nvidia.com/gpu 2"
+    assert status["allocated"] == status["borrowed"] == {"cpu": "1500m", GPU: "2"}
+    assert status_for(cluster, "all")["allocated"] == {"cpu": "1500m", GPU: "3"}
+    assert {row.name: row.of(GPU).borrowed for row in rows_of(cluster.queues)} == {"all": 3, "a": 2, "b": 1}
+    cluster.queues.set(queue("b", "all", gpu={"guarantee": 4}))
+    assert status_for(cluster, "a")["summary"] == "cpu 1500m; nvidia.com/gpu 2 of 2", "the share"
+    status = status_for(cluster, "b")
+    assert (status["summary"], status["allocated"], status["lent"]) == ("nvidia.com/gpu 1 of 1", {GPU: "1"}, {GPU: "3"})
+    assert "borrowed" not in status
+    monkeypatch.setattr(shown, "MOST_BELOW", 2)
+    assert status_for(cluster, "all")["allocated"] == {GPU: "3"}, "of many queues, what any of them names"
+
+
+def status_for(cluster, name):
+    return status_of(QueueReport(queues=cluster.queues, name=name, generation=1, spec={}, previous={}, now=""))

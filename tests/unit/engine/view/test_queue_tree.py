@@ -1,7 +1,8 @@
 """The queues of teams as the page gets them: in the order of a tree, and bounded."""
 
 from podwright.core.objects.node import parse_node
-from podwright.core.queues.queues import QueueRules, queues_of
+from podwright.core.objects.pod import parse_pod
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.cache import Cache
 from podwright.engine.process.steps import at_once
@@ -12,7 +13,7 @@ from podwright.engine.view.queues import (
     QueueTreeView,
     queue_tree,
 )
-from support.objects.builders import make_node
+from support.objects.builders import make_node, make_pod
 from support.page.teams import GPU, teams
 
 
@@ -36,6 +37,17 @@ def test_a_tree_has_what_each_queue_has_and_may_have():
 
 def test_without_queues_there_is_nothing():
     assert at_once(queue_tree(queues_of(Cache()))) == QueueTreeView((), (), 0)
+
+
+def test_if_no_queue_names_a_resource_there_is_what_their_pods_have():
+    cache, queues = Cache(), (QueueRules("a"), QueueRules("b", "a"))
+    cache.set_node(parse_node(make_node("n")))
+    cache.set_pod(parse_pod(make_pod("p", labels={QUEUE_LABEL: "b"}, requests={"cpu": "1", GPU: "2"}, node="n")))
+    for queue in queues:
+        queues_of(cache).set(queue)
+    found = at_once(queue_tree(queues_of(cache)))
+    assert found.resources == (GPU, "cpu")
+    assert [line.amounts for line in found.lines] == [((2, 0, 0, None), (1000, 0, 0, None))] * 2
 
 
 def test_many_queues_and_resources_are_bounded_and_read_in_steps():
