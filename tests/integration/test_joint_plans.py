@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from podwright.core.gangs.joint import COUNTED, NOT_FOUND, NOT_PLANNED, PROVED
+from podwright.core.gangs.joint import COUNTED, IN_TIME, NOT_PLANNED, PROVED
 from podwright.engine.process.solving import MISSING
 from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
@@ -27,8 +27,9 @@ sys.path[:] = [each for each in sys.path if Path(each) != Path(__file__).parent]
 del sys.modules["highspy"]
 import highspy
 highspy.Highs.run = lambda self: None
+highspy.Highs.getModelStatus = lambda self: highspy.HighsModelStatus.k{}
 """
-"""It finds nothing in its time."""
+"""It finds nothing, and says why."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,13 @@ def test_members_that_fit_only_together_are_placed(case):
     [
         pytest.param({}, "245", PROVED, id="there is no placement, which is proved"),
         pytest.param({}, "39", COUNTED, id="there is no placement, by counting"),
-        pytest.param({"highspy.py": GIVES_UP}, "38", NOT_FOUND, id="none is found in the time"),
+        pytest.param({"highspy.py": GIVES_UP.format("TimeLimit")}, "38", IN_TIME, id="none is found in the time"),
+        pytest.param(
+            {"highspy.py": GIVES_UP.format("MemoryLimit")},
+            "38",
+            f"{NOT_PLANNED}the solver ended with 1: Memory limit reached",
+            id="its own bound on memory ends it",
+        ),
         pytest.param(NOT_INSTALLED, "38", NOT_PLANNED + MISSING, id="the solver is not installed"),
         pytest.param(
             {"highspy.py": "import os; os.abort()"}, "38", f"{NOT_PLANNED}the solver ended with -6", id="it dies"

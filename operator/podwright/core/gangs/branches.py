@@ -281,8 +281,8 @@ class Filling:
         following = next(attempts, None)
         while following is not None and following.most > best:
             attempt, following = following, next(attempts, None)
-            if tried and (simulation.work > MOST_WORK or cache.deadline.is_late()):
-                left = f", of which {tried} were tried in the time given"
+            if tried and ((late := cache.deadline.is_late()) or simulation.work > MOST_WORK):
+                left = f", of which {tried} were tried {'in the time given' if late else 'within the bound on work'}"
                 break
             tried += 1
             # A domain counts even if nothing is scheduled there: parts may fail before that.

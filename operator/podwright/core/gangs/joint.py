@@ -4,8 +4,8 @@
         ─► each member goes through all filters ─┬─► a placement ─► once more, closer together
                                                  └─► one is refused: without it there, again
 
-There are three ends: a placement, a proof that there is none, or none that was found in the time. A solution that the
-filters refuse ends the proof: the program does not know what they do.
+There are three ends: a placement, a proof that there is none, or none that was found, with the bound that ended the
+search. A solution that the filters refuse ends the proof: the program does not know what they do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ MAX_WORK: Final = MOST_WORK // 4
 """How much is tried with solutions, in nodes looked at, before no further pass over refused pods begins: seconds."""
 COUNTED: Final = "there is no placement of all that are needed, by counting"
 PROVED: Final = "there is no placement of all that are needed, which is proved"
-NOT_FOUND: Final = f"planning jointly found no placement in {SECONDS:g} s"
+NOT_FOUND: Final = "planning jointly found no placement"
+IN_TIME: Final = f"{NOT_FOUND} in {SECONDS:g} s of solving"
+IN_ROUNDS: Final = f"{NOT_FOUND} among {MAX_ROUNDS} solutions"
+IN_WORK: Final = f"{NOT_FOUND}: members were tried as often as they may be"
+REFUSED: Final = f"{NOT_FOUND}: filters refuse the solutions of the program"
 NOT_PLANNED: Final = "members were not planned jointly: "
 TOO_LARGE: Final = NOT_PLANNED + "they and the nodes are too many"
 NO_PROCESS: Final = NOT_PLANNED + "there is no process for that"
@@ -94,18 +98,20 @@ class Joint:
             answer = self.solve(joint.program(), left)
             left -= answer.seconds
             if answer.found is None:
-                if answer.proved and not number:
-                    return PROVED
-                return (NOT_PLANNED + answer.problem if answer.problem else NOT_FOUND) + STARVED * answer.starved
+                if answer.proved:
+                    return REFUSED if number else PROVED
+                return (NOT_PLANNED + answer.problem if answer.problem else IN_TIME) + STARVED * answer.starved
             decision = self.check(joint, answer.found, pods)
             if isinstance(decision, GangPlacement):
                 return self._closer(joint, answer.found, decision, pods, left)
             if not isinstance(decision, int):
                 return decision
             work += decision
-            if left <= 0 or work > MAX_WORK:
-                break
-        return NOT_FOUND
+            if left <= 0:
+                return IN_TIME
+            if work > MAX_WORK:
+                return IN_WORK
+        return IN_ROUNDS
 
     def _closer(
         self, joint: JointProgram, found: Int64s, decision: GangPlacement, pods: Sequence[PodInfo], left: float

@@ -16,7 +16,7 @@ from podwright.core.plugins.gang_scheduling import DEFAULT_ARGS, GangSchedulingA
 from podwright.core.state.cache import Cache
 
 _COUNTS: Final = re.compile(
-    r": \d+ scheduled, \d+ remaining|; [^;]*: room for \d+ of \d+|, of which \d+ were tried in the time given"
+    r": \d+ scheduled, \d+ remaining|; [^;]*: room for \d+ of \d+|, of which \d+ were tried [a-z ]+"
     r"|(?<!minCount) \(\d[^;)]*\)"
 )
 

@@ -67,6 +67,8 @@ def answers(given: Mapping[str, Any], ends: float) -> Iterator[dict[str, Any]]:
         status, info = highs.getModelStatus(), highs.getInfo()
         proved &= status in ends_of_search
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            if values is None and status not in (*ends_of_search, highspy.HighsModelStatus.kTimeLimit):
+                sys.exit(highs.modelStatusToString(status))
             break
         values = np.rint(np.array(highs.getSolution().col_value))
         if np.isfinite(info.mip_dual_bound) and len(bounds) == number:

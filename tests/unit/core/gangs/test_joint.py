@@ -17,7 +17,16 @@ from podwright.core.framework import program
 from podwright.core.framework.program import LARGEST, Answer, Rows
 from podwright.core.gangs import joint
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
-from podwright.core.gangs.joint import COUNTED, NOT_FOUND, NOT_PLANNED, PROVED, TOO_LARGE
+from podwright.core.gangs.joint import (
+    COUNTED,
+    IN_ROUNDS,
+    IN_TIME,
+    IN_WORK,
+    NOT_PLANNED,
+    PROVED,
+    REFUSED,
+    TOO_LARGE,
+)
 from podwright.core.gangs.plan import decide
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.pod import parse_pod
@@ -236,15 +245,19 @@ class TestProofs:
             asked.append(program)
             return Answer(program.most.astype(np.int64)) if len(asked) == 1 else Answer(proved=True)
 
-        assert NOT_FOUND in jointly(cluster, wrong).message
+        assert REFUSED in jointly(cluster, wrong).message
         assert len(asked) == 2
 
-    def test_none_after_too_much_work(self, monkeypatch):
-        monkeypatch.setattr(joint, "MAX_WORK", 1)
+    @pytest.mark.parametrize(
+        ("bound", "seconds", "end"),
+        [("MAX_WORK", 0, IN_WORK), ("MAX_ROUNDS", 0, IN_ROUNDS), ("SECONDS", 5, IN_TIME)],
+    )
+    def test_the_bound_that_ends_the_search_is_told(self, monkeypatch, bound, seconds, end):
+        monkeypatch.setattr(joint, bound, 1)
         cluster = MixedCluster([room("large", 8), room("small", 3)], [("s", 3, {}), ("l", 8, {})])
         asked = []
-        wrong = lambda *_: (asked.append(1), Answer(np.full(5, 1)))[1]
-        assert NOT_FOUND in jointly(cluster, wrong).message
+        wrong = lambda *_: (asked.append(1), Answer(np.full(5, 1), seconds=seconds))[1]
+        assert end in jointly(cluster, wrong).message
         assert len(asked) == 1
 
     def test_nothing_is_planned_that_is_too_large(self, monkeypatch):

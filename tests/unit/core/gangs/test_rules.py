@@ -135,9 +135,10 @@ class TestShortage:
         assert bool(shortage(group, world.cache)) is lacking
 
 
-def test_texts_of_events_have_neither_numbers_nor_the_domain_with_the_most_room():
+@pytest.mark.parametrize("end", ["in the time given", "within the bound on work"])
+def test_texts_of_events_have_neither_numbers_nor_the_domain_with_the_most_room(end):
     text = (
-        "0/9 placements are available, of which 3 were tried in the time given, first placement status: "
+        f"0/9 placements are available, of which 3 were tried {end}, first placement status: "
         "minCount (4) cannot be satisfied: 2 scheduled, 0 remaining; rack r1: room for 3 of 4"
     )
     assert without_counts(text) == (

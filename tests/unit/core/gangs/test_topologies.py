@@ -173,7 +173,7 @@ class TestRequired:
         assert "0/200 placements are available, first" in why()
         assert len(points) > 200
         monkeypatch.setattr(branches, "MOST_WORK", 300)
-        assert "0/200 placements are available, of which 2 were tried in the time given" in why()
+        assert "0/200 placements are available, of which 2 were tried within the bound on work" in why()
         monkeypatch.setattr(cluster.cache.deadline, "is_late", lambda: True)
         assert "0/200 placements are available, of which 1 were tried in the time given" in why()
 

@@ -107,6 +107,13 @@ class TestHighs:
         begun, *_ = answers(self.two_aims(), time.monotonic() + 20)
         assert (begun["bounds"].tolist(), begun["proved"], "found" in begun) == ([], False, False)
 
+    def test_a_bound_other_than_time_is_the_problem(self, monkeypatch):
+        highspy = importlib.import_module("highspy")
+        monkeypatch.setattr(highspy.Highs, "run", lambda _highs: None)
+        monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _highs: highspy.HighsModelStatus.kMemoryLimit)
+        with pytest.raises(SystemExit, match="Memory limit reached"):
+            [*answers(self.two_aims(), time.monotonic() + 20)]
+
     def test_a_proof_that_there_is_none(self):
         found = solve(program(low=4), 20)
         assert (found.problem, found.proved, found.found) == ("", True, None)
