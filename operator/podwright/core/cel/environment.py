@@ -75,7 +75,7 @@ KUBERNETES: Final = Library(
     }
     | regexes.ALLOCATING,
 )
-"""What Kubernetes 1.37 has in every environment."""
+"""The functions of every environment of Kubernetes 1.37."""
 
 
 @dataclass(frozen=True)

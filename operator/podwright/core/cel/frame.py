@@ -1,4 +1,4 @@
-"""What one evaluation needs: its variables, and how much it may still cost and allocate."""
+"""The state of one evaluation: its variables, and how much it may still cost and allocate."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ class Signal(Operation):
 class MapEntryColumn(Operation):
     """`node.labels.key`, or another map: the entry under a key that does not depend on the node.
 
-    `test`: whether there is one, as `has()` and `in` ask; `default`: the value where there is none, instead of an
-    error.
+    `test`: the result is whether the map has the key, for `has()` and `in`; `default`: the value for a missing key,
+    instead of an error.
     """
 
     def __init__(self, field: str, key: Fixed, *, test: bool = False, default: str | None = None) -> None:

@@ -86,8 +86,8 @@ def kind_of_type(type_: Type) -> VecKind:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """`operation`: the whole expression. `interpreted`: why parts are evaluated for each node, in words; "" if none
-    is.
+    """`operation`: the whole expression. `interpreted`: why parts are evaluated for each node, in words; "" if the
+    whole is compiled.
     """
 
     operation: Operation
@@ -95,11 +95,11 @@ class Compiled:
     shares: int = 1
     """A part of an expression gets at least 1/shares of the cost that is allowed on a node."""
     inputs: tuple[Operation, ...] = ()
-    """What the parts read that are evaluated once for all nodes with the same inputs."""
+    """The inputs of the parts that are evaluated once for all nodes with equal inputs."""
 
     @property
     def reads(self) -> Reads:
-        """What the expression reads of nodes and placed pods."""
+        """The data of nodes and placed pods that the expression reads."""
         return self.operation.reads
 
 

@@ -29,14 +29,14 @@ _MAX_COLUMNS: Final = 1 << 16
 _WORTH_UPDATING: Final = 4
 """A column is refreshed if at most one row in this many has changed; otherwise it is recomputed."""
 ENTRY_BYTES: Final = 1_000
-"""What a column costs besides its rows."""
+"""The bytes of a column besides its rows."""
 
 
 MAX_GROUP_BYTES: Final = 32 << 20
 _MAX_GROUPS: Final = 1 << 14
 Variables = Mapping[str, object]
 _Known = tuple[Operation, Hashable, int]
-"""What tells columns apart; at last what an evaluation on one node may cost."""
+"""The key of a column: its operation, what else the result depends on, and the cost limit for one node."""
 OneNode = Callable[[NodeInfo], object]
 """The result for one node: a bool or a number. Raises EvaluationError."""
 Estimate = Callable[[NodeTable], float]

@@ -1,7 +1,6 @@
-"""What the evaluations of one expression may cost, in units of CEL: about 1 us each.
+"""The cost limits for evaluating one expression, in CEL's cost units of about 1 us each.
 
-The limit on a node depends on nothing but the number of nodes, so that all ways to evaluate an expression give one
-answer.
+The limit on a node depends only on the number of nodes, so all ways to evaluate an expression give the same answer.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 COST_LIMIT: Final = 10_000
-"""What an evaluation on one node may cost in a cluster of up to 1,024 nodes."""
+"""The cost limit for one node in a cluster of up to 1,024 nodes."""
 TOTAL_COST: Final = COST_LIMIT * 1024
-"""What the evaluations on all nodes may cost together."""
+"""The cost limit for all nodes together."""
 TOO_COSTLY: Final = "operation cancelled: actual cost limit exceeded"
 LEAST_LIMIT: Final = 500
-"""What an evaluation on one node may cost however many nodes there are."""
+"""The lowest cost limit for one node, in a cluster of any size."""
 
 
 def node_limit(nodes: int) -> int:

@@ -142,7 +142,7 @@ class NodeColumns:
 
     @property
     def limit(self) -> int:
-        """What an evaluation on one node may cost."""
+        """The cost limit of an evaluation on one node."""
         return node_limit(self.table.size)
 
     @property

@@ -19,7 +19,7 @@ class Reads(IntFlag):
     ALLOCATABLE = 64
     UNSCHEDULABLE = 128
     USAGE = 256
-    """What the pods on the node request, and how many there are."""
+    """The requests of the pods on the node, and the number of pods."""
     PLACED = 512
     """Pods on other nodes."""
     SIGNALS = 1024

@@ -26,7 +26,7 @@ Rows = NDArray[np.intp]
 
 
 class VecKind(Enum):
-    """What the data of a Vec are: bool, int64, uint64 or float64 themselves, or positions in its table."""
+    """The data of a Vec: bool, int64, uint64 or float64 values, or int32 positions in its table."""
 
     BOOL = np.bool_
     INT = np.int64
@@ -53,7 +53,7 @@ class ColumnFailure:
 
 @dataclass(slots=True)
 class Vec:
-    """See the module. `data`: [rows]; `errors`: int32[rows], None if there are none. `table`: only of Kind.TABLE."""
+    """See the module. `data`: [rows]; `errors`: int32[rows], None without errors. `table`: only of VecKind.TABLE."""
 
     kind: VecKind
     data: NDArray[Any]

@@ -137,9 +137,7 @@ class Checker:
         return cel.NewEnv(self._pool, config=cel.NewEnvConfigFromYaml(json.dumps(config)), variables=variables)
 
     def _is_misread(self, root: TreeNode, text: str) -> bool:
-        """True if with `exact` a path is taken for a variable where it is none: below a macro's variable of that name,
-        or in `has()`.
-        """
+        """True if `exact` would misread a path as a variable: below a macro's variable of that name, or in `has()`."""
         stack = [root]
         while stack:
             node = stack.pop()

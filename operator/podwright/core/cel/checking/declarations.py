@@ -157,7 +157,7 @@ OPTIONAL: Final = (
     _plain("optional.unwrap", "optional_unwrap", [list_of(optional_of(A))], list_of(A)),
     _method("unwrapOpt", "optional_unwrapOpt", [list_of(optional_of(A))], list_of(A)),
 )
-"""What the library's optional values lack."""
+"""Functions for optional values that the library lacks."""
 
 _IP: Final = types.IP
 _CIDR: Final = types.CIDR

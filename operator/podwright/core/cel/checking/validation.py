@@ -1,4 +1,4 @@
-"""What Kubernetes refuses beyond wrong types: mixed elements in literals, and `format` with constants that do not fit.
+"""Kubernetes' checks beyond types: for mixed elements in literals, and for constants that do not fit `format`.
 
 Sources: `cel/validator.go` and `ext/formatting.go` of cel-go.
 """

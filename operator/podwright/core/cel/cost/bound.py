@@ -36,7 +36,7 @@ _SIZES: Final = {
 _NUMBER: Final = 32
 """The text of a number is no longer."""
 _MATCH_COST: Final = 2
-"""What a match costs. A text has at most as many as it has code points."""
+"""The cost of a match. A text has at most as many matches as code points."""
 
 
 class Sized(Opaque):
@@ -89,7 +89,7 @@ class Sized(Opaque):
         return self.size * inside
 
     def at(self, name: object) -> Sized:
-        """What an object or container has under a name or key."""
+        """Returns the object's field, or the container's entry, under this name or key."""
         return Sized.of(self.fields[str(name)]) if name in self.fields else self.item or Sized(MAX_UINT)
 
     def resized(self, size: int) -> Sized:
@@ -176,7 +176,7 @@ _RESULTS: Final[dict[str, _Result]] = {
 
 
 def greatest_cost(tree: TreeNode, variables: Mapping[str, Type]) -> int:
-    """The bound. More than 2**53: there is none, since the expression visits values of unknown size."""
+    """Returns the bound. Above 2**53, the cost has no bound, since the expression visits values of unknown size."""
     return _of(tree, {name: Sized.of(kind) for name, kind in variables.items()})[0]
 
 

@@ -1,4 +1,4 @@
-"""What each call costs, as cel-go and Kubernetes count it while an expression is evaluated.
+"""The cost of each call, as cel-go and Kubernetes count it while an expression is evaluated.
 
 Sources: `interpreter/runtimecost.go` of cel-go, its trackers for lists and sets, and `library/cost.go` of
 `k8s.io/apiserver/pkg/cel`.

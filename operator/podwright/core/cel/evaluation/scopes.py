@@ -14,13 +14,13 @@ from podwright.core.objects.dataclass import dataclass
 
 @dataclass(frozen=True)
 class FailedStep:
-    """What an accumulator holds if its step failed: a later use raises the error."""
+    """The value of an accumulator whose step failed: a later use raises the error."""
 
     error: EvaluationError
 
 
 UNSET: Final = object()
-"""What an accumulator holds before its first use."""
+"""The value of an accumulator before its first use."""
 
 
 @dataclass(slots=True)

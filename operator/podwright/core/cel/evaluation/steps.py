@@ -130,7 +130,7 @@ def build_map(entries: tuple[tuple[Step, Step, bool], ...]) -> Step:
 
 
 def _optional_entry(found: dict[Value, Value], key: Value, value: Value) -> Value:
-    """The value of an optional entry, or the class BoolKey as a mark that there is none."""
+    """Returns the value of an optional entry; if it is empty, drops the key and returns the class BoolKey."""
     if value.__class__ is not Optional:
         raise EvaluationError(
             f"cannot initialize optional entry '{text_in_error(key)}' from non-optional value {text_in_error(value)}"

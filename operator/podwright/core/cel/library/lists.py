@@ -42,7 +42,7 @@ def _order(a: Value, b: Value) -> int:
 
 
 def _sum(frame: Frame, values: Value) -> Value:
-    """The sum, of the type of the elements; 0 if there are none."""
+    """Returns the sum, of the type of the elements; 0 for an empty list."""
     if not is_list(values):
         raise no_such_overload("sum", values)
     if not values:

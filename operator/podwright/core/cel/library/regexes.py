@@ -113,7 +113,7 @@ def _find_all(frame: Frame, text: Value, pattern: Value, count: Value = -1) -> l
 
 
 _MATCH: Final = 128
-"""What a match allocates besides its text."""
+"""The memory that a match takes besides its text, in the unit of ROOM."""
 _INSIDE: Final = frozenset(bytes((code,)) for code in range(0x80, 0xC0))
 """The bytes inside a code point. No match begins there."""
 

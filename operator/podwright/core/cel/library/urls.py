@@ -87,7 +87,7 @@ class Url(Opaque):
 
     @property
     def port(self) -> str:
-        """The port, empty if there is none."""
+        """The port; empty if the URL names none."""
         return self._split()[1]
 
     def _split(self) -> tuple[str, str]:
