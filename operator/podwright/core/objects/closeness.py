@@ -78,7 +78,7 @@ Wish = tuple[str, ...]
 
 
 def wish_of(annotations: object) -> Wish:
-    """What a pod asks for by annotations, which may be anything."""
+    """Reads the WISHES among a pod's annotations, which may be of any type."""
     if not isinstance(annotations, Mapping) or annotations.keys().isdisjoint(WISHES):
         return ()
     values: list[Any] = [annotations.get(key) for key in WISHES]

@@ -59,7 +59,7 @@ def grove_tree(spec: Mapping[str, Any]) -> tuple[SubGroup, PartOf]:
 
 
 def packed(entry: Mapping[str, Any], where: str) -> Closeness:
-    """What `topologyConstraint.packConstraint` asks for."""
+    """Parses `topologyConstraint.packConstraint`. Raises InvalidObjectError."""
     constraint = as_mapping(entry.get("topologyConstraint"), f"{where}.topologyConstraint")
     pack, at = constraint.get("packConstraint"), f"{where}.topologyConstraint.packConstraint"
     labels = as_mapping(pack, at)

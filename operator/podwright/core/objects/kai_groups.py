@@ -19,7 +19,7 @@ from podwright.core.objects.sub_groups import MAX_LEVELS, Member, PartOf, SubGro
 KAI_TOPOLOGY_API: Final = "kai.scheduler"
 KAI_SUB_GROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 KAI_STALENESS_SECONDS: Final = 60.0
-"""What KAI's scheduler has by default (`cmd/scheduler/app/options/options.go`)."""
+"""The default of KAI's scheduler (`cmd/scheduler/app/options/options.go`)."""
 
 
 def kai_terms(spec: Mapping[str, Any]) -> Terms:
@@ -71,8 +71,8 @@ def kai_tree(spec: Mapping[str, Any]) -> SubGroup:
 
 
 def kai_closeness(entry: Mapping[str, Any], where: str, *, leaf: bool) -> Closeness:
-    """What `topologyConstraint` of a PodGroup, or of a sub-group, asks for. KAI calls slices segments: they are those of
-    a `leaf`, which has no sub-groups. Raises InvalidObjectError.
+    """Parses `topologyConstraint` of a PodGroup or a sub-group. KAI calls slices segments. Only a `leaf`, which has no
+    sub-groups, can have them. Raises InvalidObjectError.
     """
     at = f"{where}.topologyConstraint"
     constraint = as_mapping(entry.get("topologyConstraint"), at)

@@ -135,9 +135,9 @@ class PodInfo:
     phase: str
     terminating: bool
     priority: int
-    """The one that counts: that of the PriorityClass that its group names, or its own."""
+    """The effective priority: that of the PriorityClass that its group names, or its own."""
     own_priority: int
-    """What its spec says."""
+    """The priority in its spec."""
     preemption_policy: str
     creation: float
     start_time: float | None

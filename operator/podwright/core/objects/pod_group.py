@@ -96,7 +96,7 @@ class PodGroup:
     min_count: int
     """The number of members that must be placed together, at least; 1 for the basic policy."""
     min_resources: Mapping[str, int]
-    """What the whole group needs, in the units of `Requests.amounts`; empty if not given, or unreadable."""
+    """The resources that the whole group needs, in the units of `Requests.amounts`; empty if absent or unreadable."""
     schedule_timeout: float | None
     """Seconds that placed members wait for the others; None for the default."""
     near: Closeness
@@ -121,7 +121,7 @@ class PodGroup:
     stale_after: float = inf
     """For how many seconds it may run without its minimum, before what is left of it is evicted."""
     parent: str = ""
-    """The key of the CompositePodGroup above it; empty if there is none."""
+    """The key of the CompositePodGroup above it; empty at the top."""
     claims: frozenset[tuple[str, str, str]] = frozenset()
     """Its entries of `spec.resourceClaims`, as PodClaim has them: name, claim and template. If a pod has the same
     entry, the claim is the group's.
@@ -167,7 +167,7 @@ class PodGroup:
 
 
 def workload_label(kind: str, namespace: str, name: str) -> str:
-    """What a workload is called in messages: `RayCluster ray/llm`."""
+    """Returns the workload's name in messages: `RayCluster ray/llm`."""
     return f"{kind} {namespace}/{name}"
 
 

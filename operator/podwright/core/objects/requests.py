@@ -208,7 +208,7 @@ class _Pod(NamedTuple):
     init_containers: list[_Container]
     overhead: Nanos
     level: Nanos
-    """Pod-level requests of the resources that can have them; empty if there are none."""
+    """Pod-level requests of the resources that can have them; empty if the pod has no such requests."""
     allocated: Nanos | None
     actuated: Nanos | None
     resized: bool
@@ -323,7 +323,7 @@ def _actuated_of(container: _Container, infeasible: bool) -> Nanos:
 
 
 def _total(pod: _Pod, defaults: Mapping[str, int]) -> Nanos:
-    """What the pod takes, according to its spec and status."""
+    """Returns the pod's total requests by its spec and status."""
     if pod.spec_only:
         return _finish(_sum(pod, _spec_of, defaults), pod.level, pod.overhead)
     if pod.allocated is not None and pod.actuated is not None:

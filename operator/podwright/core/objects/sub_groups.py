@@ -17,7 +17,7 @@ MAX_LEVELS: Final = 16
 
 
 class Member(Protocol):
-    """What tells the part to which a pod belongs."""
+    """The fields of a pod that decide to which part it belongs."""
 
     @property
     def key(self) -> str:

@@ -49,8 +49,8 @@ class _Policy:
 
 
 def volcano_closeness(entry: Mapping[str, Any], where: str) -> Closeness:
-    """What `networkTopology` of a PodGroup, or of a policy for its sub-groups, asks for: one HyperNode of as low a tier
-    as possible. As in Volcano, `hard` without a highest tier bounds nothing. Raises InvalidObjectError.
+    """Parses `networkTopology` of a PodGroup, or of a policy for its sub-groups: one HyperNode of as low a tier as
+    possible. As in Volcano, `hard` without a highest tier bounds nothing. Raises InvalidObjectError.
     """
     at = f"{where}.networkTopology"
     if entry.get("networkTopology") is None:

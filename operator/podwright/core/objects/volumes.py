@@ -278,7 +278,7 @@ def storage_class_of(raw: Mapping[str, Any]) -> str:
 
 
 def mapping_at(raw: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """The mapping at this path inside an object; an empty one if there is none."""
+    """Returns the mapping at this path inside an object; an empty one if no mapping is there."""
     found: Any = raw
     for key in path:
         found = found.get(key)

@@ -97,7 +97,7 @@ class DeviceConstraint:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ClaimSpec:
-    """What a claim asks for. Interned."""
+    """The requests, constraints and configuration of a claim. Interned."""
 
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[DeviceConstraint, ...]
@@ -136,7 +136,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """What a driver says of an allocated device: condition type → (status, reason, message)."""
+    """The conditions that a driver reports for an allocated device: condition type → (status, reason, message)."""
 
     device_id: DeviceId
     conditions: Mapping[str, tuple[str, str, str]]

@@ -1,4 +1,4 @@
-"""What several objects of resource.k8s.io share: amounts, taints and tolerations of devices."""
+"""The parts that several objects of resource.k8s.io share: amounts, taints and tolerations of devices."""
 
 from __future__ import annotations
 
