@@ -94,7 +94,9 @@ class _Reach:
 
 @dataclass(slots=True)
 class _Part:
-    """What a unit holds in one queue. `overdue`: all of the unit has run for longer than its queues let it."""
+    """The amounts that a unit holds in one queue. `overdue`: the whole unit has run for longer than its queues
+    allow.
+    """
 
     reach: _Reach
     overdue: bool
@@ -427,7 +429,7 @@ class QueueClaim:
 
     @property
     def bound(self) -> Bound | None:
-        """What forbids the first of the pods to start in the place, besides what holds on all nodes."""
+        """The bound that forbids the first pod to start in the place, besides bounds that hold on all nodes."""
         return self._queues.bounds.at(self._first, self.place)
 
     @property
@@ -713,7 +715,7 @@ class QueueClaim:
         return [pod for pod in pods if self._gone[pod.uid] <= own] if self._gone else pods
 
     def _change(self, unit: Unit) -> Sequence[_Part]:
-        """What is taken further with the unit, or given back."""
+        """Returns what evicting the unit frees beyond the other taken units."""
         pods = self._further(unit)
         return self._parts_of(unit) if len(pods) == len(unit.pods + unit.spares) else self._parts_from(pods)
 

@@ -98,7 +98,7 @@ class ActivePods:
         self._held.push(queued, rank, lane)
 
     def release(self, lane: Hashable) -> bool:
-        """Lets `pop` return the first pod that is held in this lane. False if there is none."""
+        """Lets `pop` return the first pod held in this lane. False if the lane holds no pod."""
         found = self._held.pop(lane)
         if found is not None:
             self.push(*found)

@@ -104,7 +104,7 @@ class FairPods:
         self._come[uid] = rank, queued
 
     def remove(self, uid: str) -> QueuedPod | None:
-        """Removes the pod, and returns it; None if there is none."""
+        """Removes the pod and returns it; None if it is not here."""
         line = self._line_of.pop(uid, None)
         come = self._come.pop(uid, None) if self._come else None
         found = None if line is None else self._leave(line, uid)
@@ -121,7 +121,7 @@ class FairPods:
         return found
 
     def peek(self) -> tuple[Any, QueuedPod] | None:
-        """The rank of the next pod, and the pod; None if there is none."""
+        """Returns the rank of the next pod, and the pod; None if no pod is active."""
         if len(self._line_of) <= 1 and len(self._come) == len(self._line_of):
             return next(iter(self._come.values()), None)  # no other pod is there, so it is nobody else's turn
         self._refresh()
@@ -132,7 +132,7 @@ class FairPods:
         return found if other is None or (found is not None and bool(found[0] < other[0])) else other
 
     def pop(self) -> QueuedPod | None:
-        """Removes the next pod, and returns it; None if there is none."""
+        """Removes the next pod and returns it; None if no pod is active."""
         head = self.peek()
         if head is None:
             return None

@@ -309,7 +309,7 @@ class SchedulingQueue:
             self._active.hold(queued, self._sort_key(queued.pod, queued.timestamp), lane)
 
     def release(self, lane: Hashable) -> bool:
-        """Lets `pop` return the first pod that is held in this lane. False if there is none."""
+        """Lets `pop` return the first pod held in this lane. False if the lane holds no pod."""
         return self._active.release(lane)
 
     @property
@@ -671,8 +671,8 @@ class SchedulingQueue:
             self._unused.append(queued.pod)
 
     def _promises_ended(self, pods: Sequence[PodInfo], order: QueueOrder) -> None:
-        """What was promised to these pods is offered as well, also to those that have been tried since the last event:
-        events have left them out because of the promise.
+        """Offers the room that was promised to these pods, also to pods tried since the last event: the promise kept
+        events from offering it.
         """
         self._events += 1
         self._offered.clear()

@@ -90,13 +90,15 @@ class Accounts:
         self.pending: Callable[[], Iterable[PodInfo]] = tuple
         """All pending pods, for the moment when the first queue is added. Whoever knows them sets it."""
         self.preemptible_by_policy: Callable[[PodInfo], bool | None] | None = None
-        """Whether a pod may be evicted for pods of queues, as its policy says; None if it does not. Whoever knows policies
-        sets it.
+        """Returns whether the pod's policy lets it be evicted for pods of queues; None if the policy does not say.
+        Whoever knows policies sets it.
         """
         self.gather_after = 0.0
         """`QueueRules.gather_after` of the queues that do not say it."""
         self.serves: Callable[[str], bool] | None = None
-        """Whether pods of a scheduler name are ours. None: those of all names. Whoever knows policies sets it."""
+        """Returns whether Podwright schedules the pods of a scheduler name. None: of every name. Whoever knows policies
+        sets it.
+        """
         self.place_rules: Any = None
         """`Cache.place_rules` while queues name flavors. Whoever makes bounds sets it."""
         self._cache = cache
@@ -125,7 +127,7 @@ class Accounts:
         self._above_timed: set[str] = set()
         """The queues that bound the runtime of their pods, and those above, when `changes` was `_overdue_at`."""
         self.records: dict[str, Record] = {}
-        """What each queue of the tree has used over time."""
+        """The usage of each queue of the tree over time."""
         self.regrouped = 0
         self._due: set[str | None] = set()
         """The namespaces whose pods may belong to other queues now. None: all."""
@@ -152,7 +154,7 @@ class Accounts:
 
     @property
     def problems(self) -> Mapping[str, InvalidObjectError]:
-        """What is wrong with a queue, by its name: its parent is missing, is below the queue itself, and so on."""
+        """The problem of a queue, by its name: its parent is missing, is below the queue itself, and so on."""
         return self.structure.problems()
 
     def listen(self, callback: Callable[[], None]) -> None:
@@ -177,7 +179,7 @@ class Accounts:
         return self.active and bool(self.set_of(pod))
 
     def source_of(self, pod: PodInfo) -> Source:
-        """What names the pod's queue."""
+        """Returns the source of the name of the pod's queue."""
         return self.membership.named_by(pod)[1]
 
     def contradiction(self, pod: PodInfo) -> str:
@@ -305,7 +307,7 @@ class Accounts:
         return self.queue(name).held
 
     def held_by(self, user: str, names: Iterable[str], resource: str) -> int:
-        """What the pods of a user that are in these queues, without those below, have on nodes."""
+        """Returns the amount that a user's pods in these queues, without those below, have on nodes."""
         pods = (self.pods[name] for name in names if name in self.pods)
         return sum(each.users[user].get(resource, 0) for each in pods if user in each.users)
 
@@ -435,7 +437,7 @@ class Accounts:
         return not belongs_to_node(pod) and (self.serves is None or self.serves(pod.scheduler_name))
 
     def preemptible(self, pod: PodInfo) -> bool | None:
-        """What the pod's policy says, or said when the pod got its node."""
+        """Returns whether the pod's policy lets it be evicted for pods of queues, or did when the pod got its node."""
         by_policy = self.preemptible_by_policy
         return None if by_policy is None else by_policy(self.membership.as_first(pod))
 
@@ -572,7 +574,7 @@ class Accounts:
     # What pods take
 
     def plain_amounts(self, pod: PodInfo, seen: MutableSet[Key] | None = None) -> Mapping[str, int]:
-        """What the pod takes wherever it is. `seen`: see `ClaimedDevices.takes`."""
+        """Returns the amounts that the pod takes on any node. `seen`: see `ClaimedDevices.takes`."""
         amounts, devices = amounts_of(pod), self.devices
         if not devices.classes:
             return amounts
@@ -580,11 +582,13 @@ class Accounts:
         return {**amounts, **(devices.counted(pod.uid) if placed else devices.takes(self.set_of(pod), pod, seen))}
 
     def tracked(self, tree: QueueTree, pod: PodInfo) -> Mapping[str, int]:
-        """What the pod takes wherever it is, of what any queue names."""
+        """Returns the amounts that the pod takes on any node, of the resources that queues name."""
         return tree.tracked(self.plain_amounts(pod)) if self.devices.classes else tree.tracked_of(pod.requests)
 
     def amounts_together(self, pods: Iterable[PodInfo], place: Collection[str]) -> dict[str, int]:
-        """What these pods of a queue take on nodes of these flavors. A claim that they share counts once."""
+        """Returns the amounts that these pods of a queue take on nodes of these flavors. A claim that they share counts
+        once.
+        """
         found, seen = dict[str, int](), set[Key]()
         for pod in pods:
             amounts = self.plain_amounts(pod, seen)
@@ -592,12 +596,12 @@ class Accounts:
         return found
 
     def amounts_at(self, pod: PodInfo, place: Collection[str]) -> Mapping[str, int]:
-        """What the pod takes on nodes of these flavors."""
+        """Returns the amounts that the pod takes on nodes of these flavors."""
         amounts = self.plain_amounts(pod)
         return {**amounts, **self.flavors.taken(amounts, place)} if place else amounts
 
     def placed_amounts(self, pod: PodInfo) -> Mapping[str, int]:
-        """What a placed pod takes."""
+        """Returns the amounts that a placed pod takes."""
         info = self._cache.placement(pod.uid)
         return self.plain_amounts(pod) if info is None else self.amounts_at(pod, self.flavors.at(info.slot))
 
@@ -609,7 +613,7 @@ class Accounts:
         return [*dict.fromkeys(parts_of(name)[1] for name in self.amounts_on(pod, node_name) if OF in name)]
 
     def amounts_on(self, pod: PodInfo, node_name: str) -> Mapping[str, int]:
-        """What the pod takes on this node, which may not exist."""
+        """Returns the amounts that the pod takes on this node, which may not exist."""
         info = self._cache.present(node_name)
         return self.plain_amounts(pod) if info is None else self.amounts_at(pod, self.flavors.at(info.slot))
 
@@ -796,7 +800,9 @@ class Accounts:
         return self.membership.restricted
 
     def queue(self, name: str) -> Queue:
-        """What the pods of a queue of the tree, and of those below, have and ask for. Raises KeyError for others."""
+        """Returns a queue of the tree, with the amounts of its pods and of those below. Raises KeyError for other
+        names.
+        """
         queue = self.tree().get(name)
         if queue is None:
             raise KeyError(name)

@@ -1,4 +1,4 @@
-"""What pods take of each resource, as queues count it, and how amounts are written."""
+"""The amounts that pods take of each resource, as queues count them, and their text."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def amount_text(name: str, amount: int) -> str:
 
 
 def amounts_of(pod: PodInfo) -> Mapping[str, int]:
-    """What the pod takes of each resource, itself included."""
+    """Returns the amounts that the pod takes of each resource, with the pod itself as one of PODS."""
     return {**pod.requests.amounts, PODS: 1}

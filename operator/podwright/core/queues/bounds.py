@@ -45,8 +45,8 @@ class Bounds:
         self.preferred = places.preferred
 
     def of(self, pod: PodInfo, *, trying: bool = False) -> Bound | None:
-        """What forbids the pod to start now; None if nothing does, or if the pod has no queue or has a node. `trying`:
-        beside the pods that are tried again. An amount has no message then.
+        """Returns the bound that forbids the pod to start now; None if it may, has no queue, or has a node. `trying`:
+        count the pods that are tried again, too; a bound on an amount then has no message.
         """
         accounts = self._accounts
         if not accounts.active or pod.uid in accounts.placed_in:
@@ -73,8 +73,8 @@ class Bounds:
         )
 
     def at(self, pod: PodInfo, place: Place, *, trying: bool = False) -> Bound | None:
-        """What forbids the pod, which has a queue of the tree, to start on nodes of this place. Bounds that hold on all
-        nodes are not asked.
+        """Returns the bound that forbids the pod, which has a queue of the tree, to start on nodes of this place.
+        Ignores bounds that hold on all nodes.
         """
         accounts = self._accounts
         tree = accounts.tree()
@@ -229,7 +229,7 @@ class Bounds:
         return None
 
     def _kept(self, name: str, pod: PodInfo, amounts: Mapping[str, int], trying: bool) -> Bound | None:
-        """What other queues do not lend of their guarantees, and what nominated pods have been promised of the rest."""
+        """Returns the bound from guarantees that other queues do not lend, and from promises to nominated pods."""
         nominated = bool(self._cache.nominator.node_of(pod.uid))
         behind: Mapping[str, int] | None = None
         for resource, amount in amounts.items():
@@ -313,7 +313,9 @@ class Bounds:
         return None
 
     def _in_all_places(self, pod: PodInfo, *, trying: bool) -> Bound | None:
-        """What forbids the pod to start in all its places. None if it may start in one of them."""
+        """Returns the bound that forbids the pod to start in any of its places, with the messages of all; None if one
+        allows it.
+        """
         found: list[Bound] = []
         for place in self._places.of(pod):
             bound = self.at(pod, place, trying=trying)
@@ -324,8 +326,8 @@ class Bounds:
         return replace(found[0], message="; ".join(messages)) if found else None
 
     def _sure_amounts(self, tree: QueueTree, pods: Sequence[PodInfo]) -> Sequence[tuple[Mapping[str, int], int]]:
-        """What waiting pods take on any node where they may start, whoever starts beside them, and how many take that.
-        Asked once for pods that cannot differ.
+        """Returns the amounts that waiting pods are sure to take, wherever and beside whomever they start, each with
+        the number of such pods. Computed once for pods that cannot differ.
         """
         devices, flavored = self._accounts.devices, self._accounts.flavors.named
         kinds = [
@@ -349,7 +351,7 @@ class Bounds:
 
 
 def _over_limit(queue: Queue, bound: Queue, resource: str, amount: int, promised: int) -> str:
-    """What holds the pod, then what the queues above have free."""
+    """Returns the message: the limit that holds the pod back, then what the queues above have free."""
 
     def text(amount: int) -> str:
         return amount_text(resource, amount)

@@ -80,8 +80,8 @@ class ClaimedDevices:
     # What pods take
 
     def takes(self, queue: str, pod: PodInfo, seen: MutableSet[Key] | None = None) -> Mapping[str, int]:
-        """What a pod would take if it got a node in this queue now. `seen`: claims that count already; the pod's are
-        added.
+        """Returns the devices that a pod would take if it got a node in this queue now. `seen`: claims that count
+        already; the pod's are added.
         """
         found: Counter[str] = Counter()
         for claim in self._claims_of(pod):
@@ -96,7 +96,7 @@ class ClaimedDevices:
         return found
 
     def own(self, pod: PodInfo) -> Mapping[str, int]:
-        """What a pod takes that it shares with no other one."""
+        """Returns the devices that a pod takes and shares with no other pod."""
         found = Counter(self._of_extended_resources(pod))
         for claim in self._claims_of(pod):
             if claim.owner is not None and claim.owner.uid == pod.uid:
@@ -104,7 +104,7 @@ class ClaimedDevices:
         return found
 
     def counted(self, uid: str) -> Mapping[str, int]:
-        """What a pod is counted with."""
+        """Returns the devices that count for a pod."""
         known = self._counted.get(uid)
         return _NOTHING if known is None else known[1]
 

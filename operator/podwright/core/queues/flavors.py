@@ -135,7 +135,7 @@ class Flavors:
         return self._places.get(slot, NOWHERE)
 
     def taken(self, amounts: Mapping[str, int], place: Iterable[str]) -> dict[str, int]:
-        """What a pod that takes these amounts also takes on nodes of a place."""
+        """Returns the amounts of flavors that a pod with these amounts takes on nodes of a place."""
         return {
             name: amounts[resource]
             for flavor in place

@@ -23,7 +23,7 @@ UNBOUNDED: Final = -1
 
 
 class Claim(NamedTuple):
-    """What one child wants of one resource, in whole units. `guarantee` may be UNBOUNDED. A `weight` of 0 or less
+    """The claim of one child to one resource, in whole units. `guarantee` may be UNBOUNDED. A `weight` of 0 or less
     claims nothing beyond the guarantee; a finite float counts as exactly the fraction that it is.
     """
 

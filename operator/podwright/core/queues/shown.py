@@ -1,4 +1,4 @@
-"""What the status of a queue, the page and reports show of it, beside what it holds and its share."""
+"""The warnings, bounds and waiting pods of a queue that its status, the page and reports show."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ MOST_BELOW: Final = 512
 
 
 def warnings(queues: Queues, name: str) -> Mapping[str, InvalidObjectError]:
-    """What a queue of the tree says that does not agree with the cluster, or is not known of it, by OVER_LIMIT,
-    NO_NODES or UNKNOWN_CAPACITY. UNCOVERED: what the queues right below are guaranteed, they may lack.
+    """Returns the warnings about a queue of the tree, by kind: OVER_LIMIT, NO_NODES, UNKNOWN_CAPACITY; UNCOVERED: the
+    queues right below may lack a part of their guarantees.
     """
     queue, found = queues.queue(name), dict[str, InvalidObjectError]()
 
@@ -126,7 +126,7 @@ def namespaces_of(queues: Queues, name: str) -> Mapping[str, PodInfo | None]:
 
 
 def bound_of(queues: Queues, pod: PodInfo) -> Bound | None:
-    """What holds a waiting pod back, as in `first_bound`."""
+    """Returns the bound that holds a waiting pod back, as in `first_bound`."""
     return queues.bounds.of_gang(pod) or queues.bounds.of(pod) or share_bound(queues, pod)
 
 

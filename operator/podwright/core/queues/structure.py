@@ -46,7 +46,7 @@ class Structure:
         self.valid: dict[str, QueueRules] = {}
         """Those of the tree, as they last were valid."""
         self.invalid: dict[str, InvalidObjectError] = {}
-        """What keeps a declared queue out of the tree, or as it last was there."""
+        """Why a declared queue is not in the tree, or is there with its last valid rules; by name."""
         self.shut: frozenset[str] = frozenset()
         """The queues in which no pod may start, because of their state or that of one above."""
         self.draining: frozenset[str] = frozenset()
@@ -66,7 +66,7 @@ class Structure:
         self._noted: dict[str, QueueRules] = {}
         """Queues as they last were valid since the tree must be built."""
         self._overcommitted: dict[str, InvalidObjectError] = {}
-        """What else is wrong with queues of the tree."""
+        """Further problems of queues of the tree, by name."""
         self._flavors: Mapping[str, tuple[str, Labels]] = {}
         """By flavor: the queue that says which nodes have it, and their labels."""
         compact_regularly(self)
@@ -126,13 +126,13 @@ class Structure:
         return restore
 
     def problems(self) -> Mapping[str, InvalidObjectError]:
-        """What is wrong with declared queues, by name."""
+        """Returns the problems of declared queues, by name."""
         self.tree()
         more = {name: error for name, error in self._overcommitted.items() if name in self.declared}
         return {**more, **self.invalid}
 
     def problem(self, name: str) -> InvalidObjectError | None:
-        """What is wrong with one queue."""
+        """Returns the problem of one queue, or None."""
         self.tree()
         return self.invalid.get(name) or (self._overcommitted.get(name) if name in self.declared else None)
 
@@ -313,7 +313,7 @@ def _device_limits(rules: QueueRules | None) -> Collection[str]:
 
 
 def _kept(rules: QueueRules) -> Mapping[str, int]:
-    """What the queue does not lend of its guarantee, by resource."""
+    """Returns the part of its guarantee that the queue does not lend, by resource."""
     return {
         resource: quota.guarantee - lent
         for resource, lent in rules.lending.items()

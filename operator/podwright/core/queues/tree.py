@@ -28,12 +28,12 @@ CLAIMS_PER_STEP: Final = 2
 MOST_REQUESTS: Final = 256
 """Of how many requests of pods it is remembered what counts of them."""
 _LEAST_COST: Final = 64
-"""What it costs in claims to find the capacity, and one more for each resource."""
+"""The cost of finding the capacity, in claims. Each resource costs one more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a queue may have of one resource, in whole units (milli-CPU, bytes, devices)."""
+    """The quota of a queue for one resource, in whole units (milli-CPU, bytes, devices)."""
 
     guarantee: int = field(
         default=0, metadata=describe("What the queue gets first. -1: all that it requests.", minimum=-1)
@@ -106,7 +106,7 @@ class Queue:
         self.firm: dict[str, int] = {}
         """The part of it that pods have that are never evicted for a pod of a queue."""
         self.firm_trying: dict[str, int] = {}
-        """What such pods request that are tried again."""
+        """The part of `trying` of pods that are never evicted for a pod of a queue."""
         self.promised: dict[str, int] = {}
         """By resource: what its pods request that are nominated to a node, but not on it yet."""
         self.trying: dict[str, int] = {}
@@ -120,7 +120,7 @@ class Queue:
         self.keeps: Mapping[str, int] = {}
         """By resource: the part of its guarantee that it does not lend."""
         self.kept: dict[str, int] = {}
-        """What others must leave free for it and the queues below."""
+        """By resource: the amount that others must leave free for it and the queues below."""
         self.kept_below: dict[str, int] = {}
         """The sum of it over the queues right below."""
         self.wanted: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""What queues have used over time: an average with a half-life, and resource-hours, also those of their users.
+"""The usage of queues over time: an average with a half-life, and resource-hours, also by user.
 
-Between two samples, a queue counts as using what it had at the second one, if they are at most MOST_SECONDS apart: what
-it had in a longer time, nobody has seen, and only the average gets less. The caller passes the time in, in seconds since
-the epoch, and saves the record, so that it survives a restart.
+Between two samples at most MOST_SECONDS apart, a queue counts as using what it had at the second one. In a longer gap
+its usage is unknown, so only the average decays. The caller passes in the time, in seconds since the epoch, and saves
+the record across restarts.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ USERS_AT_ONCE: Final = 64
 
 @dataclass(slots=True)
 class Record:
-    """What one queue has used, by resource: on average, and in resource-hours since the record began, at `since`. `at`:
-    the time of the last sample; 0 before the first one.
+    """The usage of one queue, by resource: the average, and the resource-hours since the record began, at `since`.
+    `at`: the time of the last sample; 0 before the first one.
     """
 
     at: float = 0.0

@@ -83,7 +83,7 @@ def _keep_parents(wanted: dict[str, S], last: Mapping[str, S]) -> None:
 
 
 def overcommitted(queue: Queue) -> InvalidObjectError | None:
-    """What is wrong with a queue with a guarantee whose children are guaranteed more. These guarantees are then met in
+    """Returns the problem of a queue whose children's guarantees add up to more than its own. They are then met in
     proportion.
     """
     for resource, quota in queue.spec.quotas.items():
@@ -152,8 +152,8 @@ def flavors_of(tree: QueueTree, specs: Mapping[str, QueueRules]) -> dict[str, tu
 
 
 def flavor_problem(rules: QueueRules, flavors: Mapping[str, tuple[str, Labels]]) -> InvalidObjectError | None:
-    """What is wrong with a queue that names a flavor of which no queue says the nodes, or other nodes than another
-    queue, which counts.
+    """Returns the problem of a queue that names a flavor whose nodes no queue defines, or that another queue, which
+    counts, defines differently.
     """
     for flavor, labels in rules.flavors.items():
         queue, known = flavors.get(flavor, ("", {}))
