@@ -52,7 +52,9 @@ def begin(
     preempt: bool = True,
     observer: Observer | None = None,
 ) -> Question | Rejection | Fault:
-    """The nodes to ask extenders about, or why there are none. For `take_nominated` and `preempt`, see `cycle`."""
+    """Returns the nodes to ask extenders about, or the decision without them. For `take_nominated` and `preempt`, see
+    `cycle`.
+    """
     framework, state = measured(framework, observer), CycleState(observer)
     try:
         search = find_feasible(framework, cache, pod, state, take_nominated=take_nominated)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from podwright.core.cel.environment import Program
 
 COST_LIMIT: Final = 10_000
-"""What one evaluation may cost, in units of CEL."""
+"""The cost limit of one evaluation, in CEL's cost units."""
 MAX_KEY: Final = 253
 """The most characters of a key."""
 MAX_MINIMUM: Final = 100_000

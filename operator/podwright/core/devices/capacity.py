@@ -1,4 +1,4 @@
-"""What a request consumes of a device's capacities, by the rules of their request policies.
+"""The consumption of a device's capacities by a request, by the rules of their request policies.
 
 Source: `consumable_capacity.go` in k8s.io/dynamic-resource-allocation/structured. Fractions in ranges are rounded up to
 whole numbers first, because the gate DRAFractionalCapacityRange is off by default.
@@ -22,7 +22,7 @@ class CapacityError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Consumption:
-    """What an ask consumes of each capacity of a device: (name, nano-units, the capacity's value in nano-units), and as
+    """The consumption of each capacity of a device: (name, nano-units, the capacity's value in nano-units), and as
     text.
     """
 

@@ -1,4 +1,4 @@
-"""What is left of the shared counters of pools after the consumption of all allocated devices."""
+"""The amounts of shared counters that the allocated devices leave in each pool."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AvailableCounters:
         self._known: dict[Pool, Available] = {}
 
     def of(self, pool: Pool) -> Available:
-        """What is left in the pool."""
+        """Returns the amounts that are left in the pool."""
         if self._usage.changes != self._changes:
             self._changes = self._usage.changes
             self._known = {}

@@ -150,7 +150,7 @@ class Measures:
         return self._greatest
 
     def _amounts(self, ask: PreparedAsk, shape: DeviceShape) -> Amounts:
-        """What the ask takes of the device: all of it, or a share."""
+        """Returns the amounts that the ask takes of the device: all of it, or a share."""
         if not shape.allow_multiple:
             return _capacities(shape)
         try:
@@ -228,7 +228,7 @@ class Measures:
         return _mean(shares) if shares else float(used or usage.used(item.device_id))
 
     def _free_share(self, pool: Pool, name: str, taken: Mapping[Counter, int]) -> float:
-        """What is free in a counter set, from 0 to 1, after these amounts are taken from its counters, too."""
+        """Returns the free part of a counter set, from 0 to 1, if `taken` is also subtracted."""
         free, totals = self._counters.of(pool).amounts, pool.counters[name]
         return _mean(
             max(free[name, counter] - taken.get((name, counter), 0), 0) / total
@@ -243,7 +243,7 @@ def _unit_name(item: PoolDevice) -> str:
 
 
 def _consumed(items: Iterable[PoolDevice]) -> Mapping[Counter, int]:
-    """What devices consume of counters."""
+    """Returns the amounts that devices consume of counters."""
     found: dict[Counter, int] = {}
     for item in items:
         for name, counter, amount in item.device.consumes:

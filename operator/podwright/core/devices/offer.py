@@ -85,7 +85,7 @@ class Offer:
         return known or ask.matcher.match(number)
 
     def consumption(self, ask: PreparedAsk, position: int, claim: int) -> Consumption | None:
-        """What the ask consumes of the device; None if it can never have it. Raises AllocationError."""
+        """Returns the ask's consumption of the device; None if it can never have it. Raises AllocationError."""
         item = self.devices[position]
         try:
             return ask.consumption(item.device.shape)

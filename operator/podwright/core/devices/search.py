@@ -359,6 +359,6 @@ class DeviceSearch:
         return tuple(ask.tolerates(item.taints) for c in claims for request in c.requests for ask in request.asks)
 
     def _situation(self, position: int) -> Hashable:
-        """What this search has done to the device until now."""
+        """Returns this search's use of the device so far."""
         shares = self._shares.get(position, ())
         return tuple(self._taken.get(position, ())), tuple(share.amounts for share in shares)

@@ -1,4 +1,4 @@
-"""Whether a node takes a pod, and why a candidate leads to no step."""
+"""The check of a pod on a node, and the exception that tells why a candidate leads to no step."""
 
 from __future__ import annotations
 

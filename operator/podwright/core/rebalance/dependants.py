@@ -124,7 +124,7 @@ class Dependants:
 
 
 def template_of(pod: PodInfo) -> Group:
-    """What pods of a kind have in common if their filters differ in nothing but their nodes."""
+    """Returns the key of a kind of pods whose filters differ only in their nodes."""
     spec = id(pod.labels), id(pod.spread), id(pod.pod_affinity), id(pod.node_affinity), id(pod.tolerations)
     return *spec, pod.priority_class, pod.scheduler_name, pod.policy
 

@@ -42,7 +42,7 @@ class ExactSearch:
 
     @property
     def outcome(self) -> str:
-        """What became of it, for people; "" if there was nothing to search for."""
+        """The outcomes of all searches, as text; "" if there was nothing to search for."""
         return "; ".join(self._notes)
 
     def may_begin(self, *, late: bool = False) -> bool:
@@ -85,6 +85,6 @@ class ExactSearch:
         return ({}, {}) if answer.found is None else (made.targets(answer.found), made.seats(answer.found))
 
     def judge(self, *, better: bool) -> None:
-        """Whether what was searched for last is better than what was there."""
+        """Notes the outcome of the last search. `better`: its moves beat those of the local search."""
         if found := BETTER if better else self._found:
             self._notes[found] = None

@@ -34,7 +34,7 @@ class DeviceFragments:
         return None
 
     def worth(self, before: float) -> int:
-        """What it is worth that there were so many devices of fragments before."""
+        """Returns the value of fewer fragments than `before`, which is in devices; negative if there are more."""
         return floor(self._weight * (before - self.total()) + 1e-9) if self._weight else 0
 
     def total(self) -> float:

@@ -35,13 +35,13 @@ Karpenter's pkg/apis/v1/taints.go.
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a planner needs to know beside the cache. `framework_of`: the plugins that decide about a pod; None if a pod
+    """The inputs of a planner beside the cache. `framework_of`: the plugins that decide about a pod; None if a pod
     created in its place would not be placed as planned. `now`: seconds since the epoch.
     """
 
     framework_of: Callable[[PodInfo], Framework | None]
     is_exempt: Callable[[PodInfo], bool]
-    """Whether a policy of the pod's namespace keeps it where it is."""
+    """True if a policy of the pod's namespace keeps it where it is."""
     now: float
     waiting: Sequence[PodInfo] = ()
     """The pods that wait for a node."""

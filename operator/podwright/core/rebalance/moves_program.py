@@ -146,8 +146,8 @@ class MovesProgram(JointProgram):
 
     @abstractmethod
     def _gain(self, gives: Mapping[int, int]) -> tuple[Mapping[int, int], int]:
-        """What there is to be most of, by variable, and how much of it there is without any move. `gives`: by the slot
-        of a node, the variable that is 1 if it gives pods away.
+        """Returns the gain to maximize, by variable, and its value without any move. `gives`: by the slot of a node,
+        the variable that is 1 if it gives pods away.
         """
 
     def _at_most(self, counts: Mapping[int, float], high: float) -> None:

@@ -395,7 +395,7 @@ class RebalancePlanner:
         return info.node is not None and bool(self._worth_emptying[info.slot])
 
     def _more_empty(self, more: int) -> int:
-        """What it is worth that so many more nodes are empty now, which is less than 0 if they are fewer."""
+        """Returns the value of so many more empty nodes, which is negative if there are fewer."""
         weight, count = self._rules.weights.get(EMPTY_NODES, 0), self._rules.empty_count
         if weight and more and count:
             empty = self._empty()
@@ -633,8 +633,8 @@ class RebalancePlanner:
         whole: Sequence[NodeInfo] | None = None,
         framework: Framework | None = None,
     ) -> Sequence[Step]:
-        """What the local search finds, or the exact one, if that is better; leaves pods where that moves them. `most`:
-        the gain and the fewest moves, negative, that nothing can beat. `whole`, `framework`: see `_asked`.
+        """Returns the steps of the local search, or of the exact one if they are better; leaves the pods moved. `most`:
+        an upper bound on the gain, and on the negated number of moves. `whole`, `framework`: see `_asked`.
         """
         undo = self._undoer()
         steps = local()
@@ -655,8 +655,8 @@ class RebalancePlanner:
             self._searches = True
 
     def _asked(self, goal: GoalType, whole: Sequence[NodeInfo] | None, framework: Framework | None) -> Asked | None:
-        """What the exact search is asked for; None if no pods may move. `whole`: the only nodes whose pods may, all or
-        none of a node. `framework`: the only one of the pods; None: that of most of them.
+        """Returns the input of the exact search; None if no pods may move. `whole`: the only nodes whose pods may move,
+        all or none of a node's. `framework`: the only one of the pods; None: that of most pods.
         """
         nodes = [info for info in self._cache.nodes.values() if info.node is not None and may_be_emptied(info.node)]
         by_node = [

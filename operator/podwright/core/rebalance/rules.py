@@ -1,4 +1,4 @@
-"""What a RebalancePolicy asks for, and what a plan is. A plan has only names, so it can be kept, sent and printed."""
+"""The rules of a RebalancePolicy, and its plans. A plan holds only names, so it can be kept, sent and printed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RebalanceRules:
     max_moves: int
     """The most moves in an hour, and of a plan."""
     room: Mapping[str, int] = field(default_factory=dict)
-    """What each of the pods requests that room is made for, as a pod has it; `room_count`: how many pods."""
+    """The requests of each pod that room is made for, in the units of a pod's requests; `room_count`: how many pods."""
     room_count: int = 0
     room_key: str = ""
     """The label of nodes whose values are domains: `room_domains` of them have room for `room_count` pods each; "": the
@@ -91,11 +91,11 @@ class RebalanceRules:
     interval: float = 600.0
     """The time between two plans."""
     local_storage: bool = False
-    """Whether pods move that have emptyDir or hostPath volumes."""
+    """True if pods with emptyDir or hostPath volumes may move."""
     windows: Sequence[Window] = ()
     """When plans are made and moves begin. None: always."""
     matches_all: bool = True
-    """Whether the policy says nothing about which pods may move."""
+    """True if the policy does not restrict which pods may move."""
     mode: Mode = "Plan"
     approved_plan: str = ""
     """The hash of the only plan that is carried out; "": all are."""
@@ -188,7 +188,7 @@ class RebalancePlan:
     steps: Sequence[Step] = ()
     held_back: Sequence[HeldBack] = ()
     exact: str = ""
-    """What became of the exact search; "" if there was none."""
+    """The outcome of the exact search; "" if it did not run."""
 
     @property
     def moves(self) -> Sequence[Move]:
