@@ -81,9 +81,9 @@ _ONLY_SCORE_PLUGIN: Final = {"Random": "RandomScore", "NodeName": "NodeNameScore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorDefinitions:
-    """What the operator's options define for policies: the extenders and signals that they may name, and the
-    `namespace` whose ConfigMaps may have their params. Where nobody `asks_extenders`, policies may name any, and only
-    those that are defined count.
+    """The operator's definitions for policies: the extenders and signals that they may name, and the `namespace` whose
+    ConfigMaps may have their params. Where nobody `asks_extenders`, policies may name any, and only those that are
+    defined count.
     """
 
     extenders: Extenders = field(default_factory=dict)
@@ -146,7 +146,7 @@ class CompiledPolicy:
 
     @property
     def preemptible(self) -> bool | None:
-        """Whether the policy's pods may be evicted for pods of queues; None if it does not say."""
+        """True if the policy's pods may be evicted for pods of queues; None if the policy does not say."""
         policy = self.base or self
         return None if policy.refusal or policy.spec.queue is None else policy.spec.queue.preemptible
 

@@ -109,7 +109,7 @@ def _checked(
 
 
 def issue_text(issue: Issue) -> str:
-    """What is wrong with an expression, with line and column."""
+    """Returns the message of an issue, with line and column."""
     message = issue.message + _hint(issue.message)
     return f"line {issue.line}, column {issue.column}: {message}" if issue.line else message
 

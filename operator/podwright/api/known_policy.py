@@ -54,7 +54,7 @@ class Selection:
 
 
 class Known(Protocol):
-    """What is known of a policy object of either kind. `spec`: as it was written; `result`: None before the first
+    """The known state of a policy object of either kind. `spec`: as it was written; `result`: None before the first
     check.
     """
 
@@ -93,7 +93,7 @@ class KnownPolicies(Generic[K]):
         return "" if known is None else known.uid
 
     def result_of(self, key: str) -> ApplyResult | None:
-        """What was done with the newest generation of a policy; None if it is not known."""
+        """Returns the result of applying the newest generation of a policy; None if it is not known."""
         known = self._known.get(key)
         return None if known is None else known.result
 
@@ -103,7 +103,7 @@ class KnownPolicies(Generic[K]):
         return None if known is None else known.last_accepted
 
     def _before(self, key: str, raw: Mapping[str, Any]) -> tuple[K | None, ApplyResult | None]:
-        """What is known of this very object, and the result of this very generation."""
+        """Returns the known state of this object, and the result of this generation; None if unknown."""
         _, uid, generation = identity_of(raw)
         known = self._known.get(key)
         if known is None or known.uid != uid:

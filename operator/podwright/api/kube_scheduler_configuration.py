@@ -139,7 +139,7 @@ UNKNOWN_POINT: Final = f"unknown extension point; there are {', '.join(POINTS)}"
 
 
 def point_problem(key: str) -> str:
-    """What is wrong with a key of `plugins`; "" for an extension point that is supported."""
+    """Returns the problem with a key of `plugins`; "" for a supported extension point."""
     if key in POD_GROUP_POINTS:
         return "extension points for pod groups are not supported by this version"
     return "" if key in POINTS else UNKNOWN_POINT

@@ -213,7 +213,7 @@ def _plugins_of(spec: PolicySpec) -> dict[str, PolicyPluginSet]:
 
 
 def _sets(strategy: Strategy) -> dict[str, PolicyPluginSet]:
-    """What the strategy changes about the plugins, as a policy of strategy type Custom writes it."""
+    """Returns the strategy's changes to the plugins, in the form of a policy with strategy type Custom."""
     return {
         key: PolicyPluginSet(
             tuple(EnabledPlugin(each.name, each.weight or None) for each in plugin_set.enabled),

@@ -443,7 +443,7 @@ def _claim(raw: Mapping[str, Any]) -> LocalPolicy | None:
 
 
 def _last_accepted(raw: Mapping[str, Any]) -> tuple[LocalPolicy, LastAccepted] | None:
-    """The generation in the object's `status.lastAccepted`. None if there is none that can be decoded."""
+    """Returns the generation in the object's `status.lastAccepted`; None if it is missing or cannot be decoded."""
     try:
         found = last_accepted_of(raw)
         return None if found is None else (parse_local_policy(found[0]), found[1])

@@ -1,6 +1,4 @@
-"""What kinds that are no policies have in common: how an object is read, and the fields of its status that say what
-came of that.
-"""
+"""Reads objects of Podwright's kinds other than policies, and makes the status fields that report the result."""
 
 from __future__ import annotations
 
@@ -72,7 +70,7 @@ def count(description: str, size: str = "int32") -> Any:
 
 
 def accepted(about: str, problem: str) -> UntimedCondition:
-    """Whether an object is valid. `about`: what it is. `problem`: what is wrong with it; empty for nothing."""
+    """Returns the condition Accepted. `about`: the object's kind in words; `problem`: why it is invalid, or ""."""
     return UntimedCondition(
         ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or f"The {about} is valid."
     )

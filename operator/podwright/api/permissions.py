@@ -1,5 +1,5 @@
-"""What the operator's own options say about policies: what the built-in policy serves, and what SchedulerPolicies may
-do.
+"""The operator's options about policies: the scheduler names that the built-in policy serves, and the rights of
+SchedulerPolicies.
 
 Users of the cluster write SchedulerPolicies; the people who run the operator set its options. So only the options can
 let policies take pods of the default scheduler, or disable the filters that keep pods off nodes where they cannot run.
@@ -74,12 +74,12 @@ class PolicySettings:
 
     @property
     def signal_definitions(self) -> Definitions:
-        """What the signals mean, by name."""
+        """The signals' definitions, by name."""
         return {name: signal.definition for name, signal in self.signals.items()}
 
     @property
     def definitions(self) -> OperatorDefinitions:
-        """What policies may name."""
+        """The extenders, signals and params that policies may refer to."""
         return OperatorDefinitions(
             extenders=self.extenders,
             asks_extenders=self.asks_extenders,

@@ -74,7 +74,7 @@ class PolicyIndex:
 
 
 def _required_by(policy: CompiledPolicy) -> Iterator[Sequence[_Key]]:
-    """What a policy requires: of each yielded group, a pod must have at least one."""
+    """Yields groups of keys. A pod that the policy takes has at least one key of each group."""
     match = policy.match
     for of_what, selector in ((_OF_POD, match.pods), (_OF_NAMESPACE, match.namespaces)):
         if selector is not None:

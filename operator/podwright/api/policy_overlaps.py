@@ -39,8 +39,8 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What the requirements allow for one label. `only`: these values, None for any but `without`; `absent`: the label
-    may be missing.
+    """The values that requirements allow for one label. `only`: the allowed ones, None for any but `without`; `absent`:
+    the label may be missing.
     """
 
     only: frozenset[str] | None
@@ -183,7 +183,7 @@ def _group(policy: CompiledPolicy) -> _Group:
 
 
 def _allowed(match: CompiledMatch) -> Mapping[_Key, _Values]:
-    """What the match allows, by kind and name of a label; the priority class counts as one."""
+    """Returns the allowed values by kind and name of a label; the priority class counts as a label."""
     found: dict[_Key, _Values] = {}
     for key, values in _requirements(match):
         found[key] = found[key].meet(values) if key in found else values

@@ -16,10 +16,10 @@ NONE_IN_FORCE: Final = "No generation of this policy is in force"
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """What was done with one generation of a policy. `name`: of a local policy, namespace/name.
+    """The result of applying one generation of a policy. `name`: of a local policy, namespace/name.
 
     `reason` and `message` are those of the condition Accepted. `active_generation` is the generation that decides about
-    pods from now on, None if none does.
+    pods from now on, None if no generation is active.
     """
 
     name: str

@@ -241,8 +241,8 @@ class PolicySet(KnownPolicies[KnownPolicy]):
         return self._shadows.values()
 
     def decider(self, name: str) -> CompiledPolicy | None:
-        """What decides about the named policy's pods: its active generation, or a refused policy; None if it takes no
-        pods.
+        """Returns the policy that decides about the named policy's pods: its active generation, or a refused policy;
+        None if it takes no pods.
         """
         known = self._known.get(name)
         return None if known is None else known.decider
@@ -265,7 +265,7 @@ class PolicySet(KnownPolicies[KnownPolicy]):
         return first.name if first is not None and order(first) < order(policy) else None
 
     def overlapping(self, name: str) -> Overlap | None:
-        """Some policies of the same precedence that may match the same pods; None if there are none."""
+        """Returns some policies of the same precedence that may match the same pods; None without such policies."""
         policy = self.decider(name)
         found, count = self._overlaps.of(policy) if self._takes(policy) else ((), 0)
         if policy is None or not found:

@@ -41,7 +41,7 @@ _FAULTS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowWork:
-    """What a policy in shadow mode has found. `since`: seconds since the epoch. `agreed`, `tied`, `disagreed`: numbers
+    """The findings of a policy in shadow mode. `since`: seconds since the epoch. `agreed`, `tied`, `disagreed`: numbers
     of comparisons.
     """
 
@@ -53,7 +53,7 @@ class ShadowWork:
 
 @dataclass(frozen=True, slots=True)
 class PackingStatus:
-    """What came of the last batch of a policy with packing Optimal."""
+    """The result of the last batch of a policy with packing Optimal."""
 
     pods: int = declared("How many pods there were.", minimum=0)
     placed: int = declared("How many of them got a node, or get one once their victims have left.", minimum=0)
@@ -65,9 +65,9 @@ class PackingStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a policy has done since the operator started, all generations together.
+    """The work of a policy since the operator started, all generations together.
 
-    Problems of the active generation, each "" if there is none: `exceptions` that its plugins raised, in short;
+    Problems of the active generation, "" without one: `exceptions` that its plugins raised, in short;
     `outdated_plugins`: why newer versions of them are not loaded; `switched_off`: which of them are off, and why;
     `over_budget`: why a local policy is over its time budget; `missing_params`: what is wrong with the ConfigMaps of
     its params.
@@ -241,7 +241,7 @@ class PolicyStatus:
 
 
 def basis_of(policies: Policies, applied: ApplyResult) -> tuple[object, ...]:
-    """What `status_of` depends on, without `previous` and `work`. Equal tuples mean the same status; cheap to
+    """Returns the inputs of `status_of` except `previous` and `work`. Equal tuples mean equal statuses. Cheap to
     compare.
     """
     name = applied.name
@@ -392,9 +392,9 @@ def _active_condition(policies: Policies, applied: ApplyResult, last_accepted: i
 
 
 def _overlap_of(policies: Policies, name: str) -> str:
-    """Which policies of the same precedence may match the same pods; "" if there are none.
+    """Names policies of the same precedence that may match the same pods, in a sentence; "" without such policies.
 
-    Without their number, which would change the statuses of a thousand policies whenever one more comes.
+    It omits their number, which would change the statuses of a thousand policies whenever one more comes.
     """
     found = policies.overlapping(name)
     if found is None:

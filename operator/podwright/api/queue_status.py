@@ -124,11 +124,11 @@ class QueueStatus(CheckedStatus):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReport:
-    """What the status of a queue is made of.
+    """The inputs of a queue's status.
 
-    `counts`: whether this object is the queue of its name. `problem`: what is wrong with its newest generation, whose
-    spec is `spec`; empty for nothing. `orphan`: whether it is that there is no such parent. `previous`: the status that
-    it has. `now`: an RFC 3339 time. Shares are as in `Accounts.last_shared_out`.
+    `counts`: True if this object is the queue of its name. `problem`: of its newest generation, whose spec is `spec`,
+    or "". `orphan`: True if the problem is a missing parent. `previous`: its present status. `now`: an RFC 3339 time.
+    Shares are as in `Accounts.last_shared_out`.
     """
 
     queues: Queues
@@ -168,7 +168,7 @@ def status_of(report: QueueReport) -> dict[str, Any]:
 
 
 def _usage(record: Record | None, previous: Mapping[str, Any]) -> object:
-    """What the status says of usage: the same as before if that is not old."""
+    """Returns the usage for the status: the previous one if that is not old."""
     before = usage_of(previous)
     if record is None or not record.at or (before is not None and record.at - before.at < USAGE_SECONDS):
         return previous.get("usage")
@@ -229,7 +229,7 @@ def active(report: QueueReport, *, in_tree: bool) -> UntimedCondition:
 
 
 def amounts_in(queues: Queues, name: str) -> QueueStatus:
-    """What the queue has, of at most MAX_RESOURCES resources."""
+    """Returns the queue's amounts of at most MAX_RESOURCES resources."""
     rules, held, share = queues.get(name), held_by(queues, name), queues.last_share(name)
     assert rules is not None
     quotas = rules.quotas
@@ -260,7 +260,7 @@ def amount_texts(amounts: Mapping[str, int], first: Container[str] = (), least: 
 
 
 def _of(quotas: Mapping[str, Quota], share: Mapping[str, int], resource: str) -> str:
-    """What a queue's use of a resource is compared with: its limit, or its share if it has none and that is known."""
+    """Returns the bound to compare usage with: the queue's limit, else its share if that is known; as text, or ""."""
     limit = quotas.get(resource, NO_QUOTA).limit
     most = share.get(resource) if limit == UNBOUNDED else limit
     return "" if most is None else f" of {amount_text(resource, most)}"

@@ -131,7 +131,7 @@ class ServedName:
 
 
 class _Prepared:
-    """What is computed from the policies of a name."""
+    """Indexes over the policies of one scheduler name."""
 
     def __init__(
         self, policies: Sequence[CompiledPolicy], built_in: CompiledPolicy, *, always: bool, waits: bool

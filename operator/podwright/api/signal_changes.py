@@ -8,7 +8,7 @@ from podwright.core.plugins.load_aware import LoadAware, LoadAwareArgs
 
 
 def lacking_signals(policy: CompiledPolicy, definitions: Definitions) -> list[str]:
-    """What the policy needs but these definitions do not give."""
+    """Returns a text for each signal that the policy needs and these definitions lack."""
     spec, args = policy.spec, policy.profile.args.get(LoadAware.name)
     loads = [load.name for load in args.signals] if isinstance(args, LoadAwareArgs) else []
     named = [*spec.signals, *(spec.delegation.signals if spec.delegation is not None else ()), *loads]

@@ -179,8 +179,8 @@ class GroupingStatus(CheckedStatus):
 
 
 def active(grouping: Grouping | None, problem: str, unread: str) -> UntimedCondition:
-    """Whether a WorkloadGrouping makes groups. `grouping`: the generation in force, None if there is none. `problem`:
-    what is wrong with the newest one, `unread`: why kinds of owners cannot be read; empty for nothing.
+    """Returns the condition Active. `grouping`: the generation in force, None before one is accepted. `problem`: why
+    the newest one is invalid; `unread`: why kinds of owners cannot be read; "" without a problem.
     """
     if grouping is None:
         return UntimedCondition(ACTIVE, False, "NotAccepted", "No generation of this grouping was accepted.")

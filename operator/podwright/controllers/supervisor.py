@@ -27,8 +27,8 @@ RESTART_SECONDS: Final = (0.5, 30.0)
 STOP_SECONDS: Final = 7.0
 """How long Kopf may take to stop; it waits 5 s for its watches."""
 IDENTITY: Final = "podwright"
-"""What Kopf calls this instance among its peers, of which there are none. Kopf's own choice needs a user with a name,
-whom a container lacks.
+"""The name of this instance among its Kopf peers; it has none. Kopf's default needs a user with a name, which a
+container lacks.
 """
 STABLE_SECONDS: Final = 60.0
 """After Kopf has run this long, the pauses begin with the shortest again."""

@@ -66,7 +66,7 @@ class _Suite(_Surroundings):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected of a pod. `nodes`: the pod gets one of these nodes; empty: any. `pending`: a part of the
+    """The expected result for a pod. `nodes`: the pod gets one of these nodes; empty: any. `pending`: a part of the
     message; None if the pod should get a node.
     """
 

@@ -1,5 +1,5 @@
-"""What other policies would change: each pod is decided about once under the policies of one cluster and once under
-those of another, and the answers are compared.
+"""Compares two sets of policies: each pod is decided about once under the policies of one cluster and once under those
+of another.
 
 A pod that has a node is decided about as if it were recreated, while all others stay where they are. Only sets of best
 nodes are compared, so ties make no difference.
@@ -31,7 +31,7 @@ _POLICY_KINDS: Final = (KIND, LOCAL_KIND)
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """What a policy decides about a pod. `best`: the nodes with the highest score; empty if the pod would wait, with
+    """A policy's decision about a pod. `best`: the nodes with the highest score; empty if the pod would wait, with
     `message` saying why.
     """
 

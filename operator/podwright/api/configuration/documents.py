@@ -34,7 +34,7 @@ _CONSTANTS: Final = {
     for word in words.split()
     for text in (word, word.capitalize(), word.upper())
 } | {"": None, "~": None}
-"""What is a boolean or null without quotes."""
+"""Booleans and null by their unquoted texts."""
 _TAGS: Final = {value: f"tag:yaml.org,2002:{'null' if value is None else 'bool'}" for value in (True, False, None)}
 _WHOLE: Final = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|0|[1-9][0-9]*)\Z")
 _DECIMAL: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")

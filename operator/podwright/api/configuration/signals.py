@@ -57,7 +57,7 @@ _SOURCES: Final = ("metrics_api", "prometheus", "annotation", "values")
 
 @dataclass(frozen=True, slots=True)
 class MetricsApi:
-    """What `kubectl top nodes` shows of the signal's resource, by metrics.k8s.io."""
+    """The nodes' usage of the signal's resource by metrics.k8s.io, as `kubectl top nodes` shows it."""
 
 
 @dataclass(frozen=True, slots=True)
