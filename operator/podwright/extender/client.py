@@ -278,8 +278,8 @@ def _words(error: aiohttp.ClientConnectorError) -> str:
 
 
 def _plain(error: Exception) -> str:
-    """What has failed, without Python's and OpenSSL's numbers and names of constants. Of TLS, in the form of Go's
-    words.
+    """Returns the error's text without Python's and OpenSSL's numbers and names of constants. TLS errors have Go's
+    wording.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: {error.verify_message}"

@@ -75,7 +75,7 @@ class MetaVictims:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionArgs:
-    """What `preempt` is asked: the victims by node name. `meta_victims` is set with nodeCacheCapable, otherwise
+    """The arguments of `preempt`: the victims by node name. `meta_victims` is set with nodeCacheCapable, otherwise
     `victims` is.
     """
 
@@ -93,7 +93,7 @@ class PreemptionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingArgs:
-    """What `bind` is asked to do."""
+    """The arguments of `bind`."""
 
     pod_name: str
     pod_namespace: str

@@ -1,6 +1,4 @@
-"""What must hold after each step. The checks judge placements by simple rules, independent of the scheduler's own
-code.
-"""
+"""The checks after each step. They judge placements by simple rules, independent of the scheduler's own code."""
 
 from __future__ import annotations
 

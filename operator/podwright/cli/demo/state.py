@@ -1,4 +1,4 @@
-"""What the demo knows: the cluster's nodes and their pods, the demo's own pods and their decisions, and the check
+"""The state of the demo: the cluster's nodes and their pods, the demo's own pods and their decisions, and the check
 results.
 
 `set_cluster` refreshes everything; `set_pods` refreshes only the given pods.

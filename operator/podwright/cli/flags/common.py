@@ -1,4 +1,4 @@
-"""What flags of several commands have in common."""
+"""Helpers for flags, and flags that several commands have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports of commands have in common: they are tables and texts of `rich`, and in a pipe no line is broken."""
+"""Prints the reports of commands: tables and texts of `rich`, whose lines are never wrapped in a pipe."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _cells(amounts: QueueAmounts) -> Iterator[Text]:
 
 
 def _notes(rows: Sequence[QueueRow]) -> Iterator[Text]:
-    """What is wrong with queues, then what pods wait for."""
+    """Yields the problems of queues, then the bounds that keep pods waiting."""
     wrong = [(row.name, row.problem) for row in rows if row.problem and row.state == "Open"]
     shut = [(row.name, row.problem) for row in rows if row.problem and row.state != "Open"]
     waiting = [(row.name, f"{row.waiting} waits: {row.bound}") for row in rows if row.waiting]

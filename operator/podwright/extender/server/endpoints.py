@@ -95,7 +95,7 @@ FEW_NODES: Final = 200
 
 
 class _Failure(Exception):  # noqa: N818 -- the outcome of a request
-    """What is wrong with a request. `status`: that of the answer, if the answer has no field for the text."""
+    """A request that cannot be answered. `status`: that of the answer, if the answer has no field for the text."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -104,8 +104,8 @@ class _Failure(Exception):  # noqa: N818 -- the outcome of a request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What answers the requests. `read_node`: see `requests`; `now`: seconds since the epoch; `missing`: what the
-    caches still lack.
+    """The parts that answer requests. `read_node`: see `requests`; `now`: seconds since the epoch; `missing`: the
+    inputs that the caches still lack.
     """
 
     cache: Cache
@@ -208,7 +208,7 @@ class ExtenderEndpoints:
         return request.content_length
 
     async def _room(self, length: int) -> int:
-        """Takes room for a body, and returns its size. Raises _Failure if there is none in time."""
+        """Takes room for a body, and returns its size. Raises _Failure if no room becomes free in time."""
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._budget.take(length)

@@ -118,7 +118,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
         "kube-system/extension-apiserver-authentication."
     ),
 }
-"""What these options mean here, if that differs."""
+"""The help texts of options that mean something else here."""
 COMMON_OPTIONS: Final = tuple(
     replace(each, help=_MEANINGS.get(each.name, each.help)) for each in OPTIONS if each.name in _SERVING | _DECIDING
 )

@@ -78,7 +78,7 @@ class ExtenderRuntime(Runtime):
         return self._port.number
 
     def missing(self) -> list[str]:
-        """What the caches still lack."""
+        """Returns the inputs that the caches still lack."""
         if not self._started:
             return ["start"]
         return self.watches.missing() or ([] if self._signals_asked else ["signals"])
