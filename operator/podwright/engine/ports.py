@@ -98,7 +98,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class EvictionEvent:
-    """What the event of an evicted pod says, if it is not preempted."""
+    """The event of a pod that is evicted without preemption."""
 
     reason: str
     action: str

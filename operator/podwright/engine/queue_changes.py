@@ -1,5 +1,5 @@
-"""What a change of a queue changes: active pods are ordered by queues while there are any. The waiting pods that it may
-help are retried, once for all changes of one turn of the event loop.
+"""Applies changes of queues. Active pods are ordered by queues while any exist. Waiting pods that a change may help are
+retried, once for all changes of one turn of the event loop.
 """
 
 from __future__ import annotations

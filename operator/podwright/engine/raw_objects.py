@@ -64,7 +64,7 @@ class RawObjects:
 
 
 def raw_objects_for(settings: Iterable[Extender], placement: Callable[[str], NodeInfo | None]) -> RawObjects:
-    """What these extenders need. `placement`: see RawObjects."""
+    """Returns RawObjects that keeps the objects these extenders need. `placement`: see RawObjects."""
     plain = [each for each in settings if not each.node_cache_capable]
     return RawObjects(
         keep_nodes=any(each.filter_verb or each.prioritize_verb for each in plain),

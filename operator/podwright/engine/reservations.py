@@ -1,4 +1,4 @@
-"""What a change of a reservation changes: where room is no longer held, waiting pods are tried again."""
+"""Applies changes of reservations. Pods are tried again once room is no longer held."""
 
 from __future__ import annotations
 

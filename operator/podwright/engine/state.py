@@ -51,12 +51,10 @@ class OpenBindingCycles(Protocol):
         """True if the pod's binding cycle is in progress."""
 
     def preempt(self, uid: str, plugin: str) -> bool:
-        """Stops a cycle in favour of a more important pod. False if there is none, or its Binding was posted
-        already.
-        """
+        """Stops a cycle for a more important pod. False without a cycle, or if its Binding was posted already."""
 
     def cancel(self, uid: str, why: str) -> bool:
-        """Stops a cycle. False if there is none, or its Binding was posted already."""
+        """Stops a cycle. False without a cycle, or if its Binding was posted already."""
 
     def allow(self, uids: Iterable[str], plugin: str) -> None:
         """Lets those of the pods go on that wait for this Permit plugin."""

@@ -73,7 +73,7 @@ class _Attempt:
     extenders: Sequence[Extender]
     started: float
     answers: ExtenderAnswers | None = field(default=None)
-    """What `filter` and `prioritize` have answered in this round; None if they were not asked."""
+    """The answers of `filter` and `prioritize` in this round; None before they are asked."""
     seen: Mapping[str, _Seen] = field(default_factory=dict)
     """The candidates for preemption as they were when their victims were chosen."""
     out: bool = False
@@ -140,7 +140,7 @@ class ExtendedAttempts:
         return True
 
     def release(self) -> bool:
-        """Lets the queue return a pod of each lane that an attempt may start for. False if there is none."""
+        """Lets the queue return a pod of each lane that an attempt may start for. False if no lane has such a pod."""
         lanes = [lane for lane in self._queue.held_lanes if not self._full(lane)]  # type: ignore[arg-type]  # are names
         return any([self._queue.release(lane) for lane in lanes])  # noqa: C419 -- all of them
 
@@ -394,8 +394,8 @@ class ExtendedAttempts:
                     )
 
     def _candidate(self, attempt: _Attempt, name: str, victims: NodeVictims) -> Candidate | None:
-        """The victims that still have a node. None if there are none, or if the node has changed: it may need other
-        victims now.
+        """Returns the victims that still have a node. None if all are gone, or if the node has changed: it may need
+        other victims now.
 
         Above all, another preemptor may have taken the same victims.
         """

@@ -238,8 +238,8 @@ class PodAttempts:
 
 
 def _kind(pod: PodInfo, policy: ActivePolicy) -> Hashable:
-    """What pods whose attempts take long may share: the rules of their policy, or selectors of devices that their
-    namespace writes. None: nothing.
+    """Returns a key that is equal for pods with the same cause of long attempts: rules of the policy, or selectors of
+    devices that the namespace writes; None for other pods.
     """
     if PolicyRules.name in policy.framework.plugins:
         return policy.label

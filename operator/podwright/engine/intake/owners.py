@@ -53,7 +53,7 @@ class Membership:
     values: Raw
     count: int
     part: str
-    """The part of the group; empty if there is none."""
+    """The part of the group; "" if the group has no parts."""
     size: int
     """The minimum of the part."""
 
@@ -148,7 +148,7 @@ class Owners:
         return member if member.count >= smallest or member.part else None
 
     def has_minimum(self, pod: PodInfo) -> bool:
-        """True if a grouping says how many pods start together with this one, also if that is none."""
+        """True if a grouping sets how many pods start together with this one, even if the number is 0."""
         try:
             grouping = None if pod.owner is None else self._selecting(self.owners_of(pod, pod.owner))
         except UnusableError:

@@ -167,7 +167,7 @@ class Workloads:
     # Pods
 
     def has_minimum(self, pod: PodInfo) -> bool:
-        """True if a grouping says how many pods start together with this one, also if that is none."""
+        """True if a grouping sets how many pods start together with this one, even if the number is 0."""
         return self._owners.has_minimum(pod)
 
     def joined(self, pod: PodInfo, raw: Raw) -> PodInfo:

@@ -1,1 +1,1 @@
-"""What becomes of attempts: binding cycles, and rejections with their statuses, events and preemption."""
+"""Carries out the results of attempts: binding cycles, and rejections with their statuses, events and preemption."""

@@ -33,7 +33,7 @@ class Outcomes:
         self._metrics = ports.metrics
         self._recorder = ports.recorder
         self.failures = failures
-        """What becomes of the pods that are not placed."""
+        """Handles the pods that are not placed."""
         self._binding_executor = binding_executor
 
     def carry_out(self, queued: QueuedPod, policy: ActivePolicy, decision: Decision, started: float) -> None:

@@ -1,4 +1,4 @@
-"""What child processes assume after a decision, and whether a preemption still fits when it is carried out."""
+"""Assumes a child process's decision, and checks that a preemption still fits when it is carried out."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class SlowPlugins:
         )
 
     def _count(self, key: tuple[str, ...], seconds: float) -> _Logged | None:
-        """What has happened since the last line about `key`, if one is due now."""
+        """Counts a slow call. Returns the calls since the last line about `key` if a line is due now."""
         now, before = self._clock(), self._logged.get(key)
         if before is not None and now < before.at + LOG_SECONDS:
             before.count += 1

@@ -177,9 +177,7 @@ class ActivePolicies:
         self._has_hints.clear()
 
     def lacking(self, definitions: Definitions) -> Sequence[str]:
-        """What active policies need of signals but these definitions do not give, as text for people; "" if they give
-        everything.
-        """
+        """Returns a text for each signal that active policies need and these definitions lack."""
         return [
             f"policy {policy.name}: {problem}"
             for policy in self._built
@@ -262,7 +260,7 @@ class ActivePolicies:
         return answer
 
     def _compiled(self, key: str) -> Sequence[CompiledPolicy]:
-        """What decides about the policy's pods: a SchedulerPolicy, or a local policy compiled for each base."""
+        """Returns the policies that decide about the policy's pods. A local policy is compiled for each base."""
         if "/" in key:
             return self.policy_set.local.compiled(key)
         decider = self.policy_set.decider(key)
@@ -284,7 +282,7 @@ class ActivePolicies:
             self._unreadable = {**self._unreadable, config_map: why} if why else _without(self._unreadable, config_map)
 
     def work_of(self, name: str) -> Work:
-        """What the policy has done, for its status. `name`: of a local policy, namespace/name."""
+        """Returns the policy's work, for its status. `name`: of a local policy, namespace/name."""
         activity, conduct = self._conduct.activities.of(name), self._conduct
         interpreted: dict[str, str] = {}
         problems: dict[str, None] = {}
@@ -344,7 +342,7 @@ class ActivePolicies:
         return "" if compiled is None else compiled.queue_of(pod, self._handle.cache)
 
     def preemptible(self, pod: PodInfo) -> bool | None:
-        """Whether the pod may be evicted for pods of queues, as its policy says; None if it does not say."""
+        """True if the pod's policy lets it be evicted for pods of queues; None if the policy does not say."""
         compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
         return None if compiled is None else compiled.preemptible
 

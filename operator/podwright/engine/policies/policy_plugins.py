@@ -35,9 +35,9 @@ _BINDER: Final = "DefaultBinder"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conduct:
-    """What observes plugins. `observer`: how often and how long they run (see Framework); `exceptions`: what they
-    raise; `budgets`: the time that plugins of local policies take; `activities`: what the policies have decided;
-    `guard`: watches calls, None: no guard. `disabled`: why plugins are off for all policies, by name.
+    """The observers of plugins. `observer`: how often and how long they run (see Framework); `exceptions`: what they
+    raise; `budgets`: the time that plugins of local policies take; `activities`: the policies' decisions; `guard`:
+    watches calls, None: no guard. `disabled`: why plugins are off for all policies, by name.
     """
 
     observer: Observer

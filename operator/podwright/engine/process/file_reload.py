@@ -70,11 +70,11 @@ class FileReload(ABC):
         return self._retry_at is not None and asyncio.get_running_loop().time() >= self._retry_at
 
     def succeed(self) -> None:
-        """What the files have is running."""
+        """Notes that the content of the files is in use."""
         self._seen = self._failed = self._retry_at = None
 
     def fail(self, failed: Any, *, retry: bool = False) -> bool:
-        """The files cannot be used. True if that is news. `retry`: try the same later, because the policies may change."""
+        """Notes that the files cannot be used. True if that is news. `retry`: later, as policies may change."""
         news, self._failed = bool(failed != self._failed), failed
         self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None
         return news

@@ -32,6 +32,6 @@ class Quiet:
         self._go_on()
 
     async def over(self) -> None:
-        """Waits for the end of the quiet time; returns at once if there is none."""
+        """Waits for the end of the quiet time; returns at once outside of one."""
         while self:  # another quiet time may have begun before the waiting task had its turn
             await self._over.wait()

@@ -78,9 +78,9 @@ class _Flight:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a plan is carried out for. `changed`: whether the policy has other rules now, or is stopped; `stopped`:
-    whether its mode is Stop, or it is gone; `begun`: called for each move that begins; `moved`: with the uid of each pod
-    that has moved.
+    """The rules and callbacks of one plan. `changed`: True if the policy has other rules now, or is stopped; `stopped`:
+    True if its mode is Stop, or it is gone; `begun`: called for each move that begins; `moved`: called with the uid of
+    each pod that has moved.
     """
 
     rules: RebalanceRules

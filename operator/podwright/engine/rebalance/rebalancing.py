@@ -46,8 +46,8 @@ DEMAND_SECONDS: Final = 5.0
 
 @dataclass(slots=True)
 class Progress:
-    """What has become of the last plan of a policy. `time`: when it was made, in seconds since the epoch. `ended`: why
-    it ended before all was moved.
+    """The progress of a policy's last plan. `time`: when it was made, in seconds since the epoch. `ended`: why it ended
+    before all was moved.
     """
 
     plan: RebalancePlan
@@ -60,7 +60,7 @@ class Progress:
 
 @dataclass(slots=True)
 class KnownPolicy:
-    """A policy, and what has become of its plans."""
+    """A policy, and the progress of its plans."""
 
     rules: RebalanceRules
     recent: RecentMoves

@@ -1,1 +1,1 @@
-"""What only records: metrics, decisions, log fields, and what each policy and queue has used."""
+"""Records: metrics, decisions, log fields, and the usage of each policy and queue."""

@@ -60,7 +60,7 @@ def annotations_of(
 
 
 def decision_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The decision in the annotation of this pod; empty if there is none, or if it is a copy of another pod's. Never
+    """Returns the decision in this pod's annotation; empty without one, or if it is a copy of another pod's. Never
     raises, whatever the object contains.
     """
     try:

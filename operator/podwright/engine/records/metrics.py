@@ -378,7 +378,7 @@ class Metrics(PluginEvaluations):
     # From another process
 
     def numbers(self) -> Numbers:
-        """What was counted and observed so far."""
+        """Returns all counts and observations so far."""
         self.fold()
         return {(at, labels): each for at, family in enumerate(self._counting) for labels, each in family.numbers()}
 

@@ -36,7 +36,7 @@ class Activity:
     """The seconds of the longest decision of the generation `label`."""
     label: str = ""
     packing: PackingStatus | None = None
-    """What came of the last batch."""
+    """The result of the last batch."""
 
     def took(self, label: str, seconds: float) -> None:
         """A decision of this generation took so many seconds."""

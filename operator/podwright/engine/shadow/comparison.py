@@ -24,7 +24,7 @@ from podwright.core.state.transaction import CacheTransaction
 
 
 class ComparisonOutcome(Enum):
-    """What a comparison says: see `agrees` and `differs`. TIED and FAILED count neither way."""
+    """The outcome of a comparison: see `agrees` and `differs`. TIED and FAILED count neither way."""
 
     AGREED = "agreed"
     """The policy would have chosen the same node, and gives no other node the same score."""
@@ -97,8 +97,8 @@ def waiting_again(pod: PodInfo) -> PodInfo:
 def on_former_state(
     framework: Framework, cache: Cache, pod: PodInfo, theirs: str, later: Iterable[str] = ()
 ) -> ShadowComparison:
-    """What the policy makes of the node `theirs`, on the state before this pod, and the pods `later` (uids), were on
-    nodes.
+    """Compares the policy's decision with the node `theirs`, on the state before this pod, and the pods `later` (uids),
+    were on nodes.
     """
     with CacheTransaction(cache) as transaction:
         placed = ((uid, cache.placement(uid)) for uid in (pod.uid, *later))
@@ -107,7 +107,7 @@ def on_former_state(
 
 
 def compare(framework: Framework, cache: Cache, pod: PodInfo, theirs: str) -> ShadowComparison:
-    """Compares what the policy makes of the node `theirs` for this pod, which has no node; "": the other scheduler
+    """Compares the policy's decision about this pod, which has no node, with the node `theirs`; "": the other scheduler
     finds none.
     """
     decision = schedule(framework, cache, pod, _first, preempt=False)
@@ -141,7 +141,7 @@ def compare(framework: Framework, cache: Cache, pod: PodInfo, theirs: str) -> Sh
 
 
 def compare_unplaced(framework: Framework, cache: Cache, pod: PodInfo) -> ShadowComparison:
-    """Compares what the policy makes of a pod for which the other scheduler finds no node."""
+    """Compares the policy's decision about a pod for which the other scheduler finds no node."""
     return compare(framework, cache, waiting_again(pod), "")
 
 
@@ -185,7 +185,7 @@ def _against(
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a policy would do with a pod when it appeared, to be compared with a node that is not known yet.
+    """A policy's decision about a pod when it appeared, to be compared with a node that is not known yet.
 
     `feasible`, `best`: bit masks of rows of the node table, packed: an eighth of a byte for each node. `rows`: how many
     rows there were.

@@ -43,11 +43,11 @@ class DueChecks:
         self._later.move_to_end(uid)
 
     def pop(self) -> str:
-        """The next one that is due, as of the last `collect`. Raises KeyError if there is none."""
+        """Returns the next pod that is due, as of the last `collect`. Raises KeyError if no pod is due."""
         return self._now.popitem(last=False)[0]
 
     def due(self, now: float) -> float | None:
-        """When the next one is due, or None."""
+        """Returns the time at which the next pod is due, or None."""
         return now if self._now else next(iter(self._later.values()), None)
 
     def collect(self) -> None:

@@ -1,6 +1,4 @@
-"""What the policies in shadow mode have found, for /debug/shadow: one policy in a step. Bounded, because the tallies
-are.
-"""
+"""The findings of the policies in shadow mode, for /debug/shadow, one policy in a step. Bounded, as the tallies are."""
 
 from __future__ import annotations
 

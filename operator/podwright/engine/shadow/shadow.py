@@ -98,7 +98,7 @@ class Shadow:
         return len(self._waiting)
 
     def work_of(self, name: str) -> ShadowWork | None:
-        """What the policy of this name has found; None if it is not in shadow mode."""
+        """Returns the findings of the policy of this name; None if it is not in shadow mode."""
         tally = self.tallies.of(name)
         if tally is None:
             return None

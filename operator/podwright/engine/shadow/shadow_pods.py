@@ -30,10 +30,10 @@ LONGEST: Final = 1024
 
 @dataclass(slots=True, eq=False)
 class Seen:
-    """What is known of a pod apart from its object. `message`: why the other scheduler finds no node, as its condition
-    says; None if it does not say so.
+    """The known state of a pod apart from its object. `message`: why the other scheduler finds no node, by the pod's
+    condition; None without a reason.
 
-    `outlooks` and `fits` by the number of a tally. `fits`: whether the policy would place the pod, for which the other
+    `outlooks` and `fits` by the number of a tally. `fits`: True if the policy would place the pod, for which the other
     scheduler finds no node. `changes`, `membership`: see Arrivals and NodeTable, when the outlooks were made.
     """
 
@@ -47,7 +47,7 @@ class Seen:
 
 @dataclass(slots=True, eq=False)
 class WatchedPod:
-    """A pod that waits, and what is known of it."""
+    """A pod that waits, and its known state."""
 
     pod: PodInfo
     seen: Seen = field(default_factory=Seen)
@@ -84,7 +84,7 @@ class ShadowPods:
         return self._pods.get(uid)
 
     def last_seen(self, uid: str) -> Seen | None:
-        """What is known of a pod that waits, or that has left lately."""
+        """Returns the known state of a pod that waits, or that has left lately."""
         known = self._pods.get(uid)
         return self._left.get(uid) if known is None else known.seen
 
@@ -141,12 +141,12 @@ class ShadowPods:
 
 
 def _waits_for(pod: PodInfo) -> tuple[object, ...]:
-    """What a pod may wait for before any scheduler tries it, as far as the pod itself tells."""
+    """Returns the gates and claims that may keep the pod waiting before any scheduler tries it."""
     return pod.gates, pod.generated_claims
 
 
 def _message(raw: Raw) -> str | None:
-    """What the condition PodScheduled says about a pod that is unschedulable; None if it does not say that."""
+    """Returns the message of the condition PodScheduled; None if the pod is not unschedulable by it."""
     status = raw.get("status")
     for condition in (status.get("conditions") if isinstance(status, Mapping) else None) or ():
         if isinstance(condition, Mapping) and condition.get("type") == "PodScheduled":

@@ -1,4 +1,4 @@
-"""What each generation of a policy in shadow mode has found: counts, also in the metrics, and the last disagreements.
+"""The findings of each generation of a policy in shadow mode: counts, also in the metrics, and the last disagreements.
 Bounded, whatever is compared.
 """
 
@@ -62,7 +62,7 @@ class Disagreement:
 
 @dataclass(slots=True, eq=False)
 class AgreementStats:
-    """What one generation has found. `since`: seconds since the epoch; `number`: no other tally has it."""
+    """The findings of one generation. `since`: seconds since the epoch; `number`: unique among tallies."""
 
     policy: ActivePolicy
     since: float
@@ -95,9 +95,7 @@ class AgreementStats:
 
     @property
     def agreement(self) -> float | None:
-        """The share of agreements, from 0 to 1, among the comparisons that are neither ties nor failures; None if there
-        are none.
-        """
+        """The share of agreements, from 0 to 1, among comparisons other than ties and failures; None without any."""
         decided = self.agreements + self.differences
         return self.agreements / decided if decided else None
 

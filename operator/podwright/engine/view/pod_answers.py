@@ -1,5 +1,5 @@
-"""What a running scheduler knows about one pod: its place in the queue, its last decisions, and its node. For
-/debug/explain.
+"""A running scheduler's knowledge of one pod, for /debug/explain: its place in the queue, its last decisions, and its
+node.
 
 The answer is bounded, and computed in steps of a fraction of a millisecond, between which the loop decides. No
 hypothesis is tried here: `podwright explain` does that in the process of the person who asks.
@@ -106,7 +106,7 @@ class PodAnswers:
         return groups.progress(group) if group.gang and group.workload else ""
 
     def _tried_in(self, queued: QueuedPod, now: float) -> float | None:
-        """Seconds until the next attempt begins at the latest, if no pod before it takes long."""
+        """The next attempt begins within this many seconds, if no pod before it takes long."""
         match queued.place:
             case Place.ACTIVE:
                 return 0.0

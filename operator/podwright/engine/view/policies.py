@@ -62,7 +62,7 @@ def policy_rows(policies: ActivePolicies) -> Steps[PolicyRows]:
 
 
 def about_policy(policies: ActivePolicies, key: str, *, faults: bool) -> Answer:
-    """One policy, empty if there is none. `key`: its name, with its namespace before it if it is local. `faults`:
+    """Describes one policy; empty if unknown. `key`: its name, with its namespace before it if it is local. `faults`:
     includes what went wrong.
     """
     known = policies.policy_set

@@ -129,7 +129,7 @@ def _changes(
 
 @dataclass(slots=True)
 class NodeAmounts:
-    """What nodes have in each colour. One that is named for the first time has what its pods request."""
+    """The nodes' amounts in each colour. A node named for the first time starts with the requests of its pods."""
 
     cache: Cache
     resource: str

@@ -446,8 +446,8 @@ class Gangs:
                 self._groups.below_minimum(named, told)
 
     def _as_it_is_now(self, placement: Placement, group: PodGroup, policy: ActivePolicy) -> Placement | None:
-        """The placement on the cluster as it is now, perhaps on another node. None if there is none, or the members
-        must be placed close together.
+        """Returns the placement on the present cluster, perhaps on another node. None if the pod no longer fits, or the
+        members must be placed close together.
         """
         framework = policy.framework
         try:

@@ -29,7 +29,7 @@ USUAL_SAMPLES: Final = 64
 LONGEST_USUAL: Final = 0.3
 """More than this is no busy server: it may be an admission webhook that most of the last requests waited for."""
 FIRST_USUAL: Final = 0.2
-"""What it is before the first request is completed: all connections are made at once then."""
+"""`usual` before the first request is completed: all connections are made at once then."""
 STEP_SECONDS: Final = 0.2
 """The shortest time over which the rate is measured. It is longer if a round trip is."""
 IDLE_STEPS: Final = 5

@@ -197,9 +197,7 @@ class BindingCycles:
         return [cycle.waiting for cycle in self._cycles.values() if cycle.waiting is not None]
 
     def preempt(self, uid: str, plugin: str) -> bool:
-        """Stops a cycle in favour of a more important pod. False if there is none, or its Binding was posted
-        already.
-        """
+        """Stops a cycle for a more important pod. False without a cycle, or if its Binding was posted already."""
         cycle = self._cycles.get(uid)
         if cycle is None:
             return False
@@ -208,7 +206,7 @@ class BindingCycles:
         return cycle.stop(Ending(BindingOutcome.PREEMPTED, Status(Code.ERROR, (text,))))
 
     def cancel(self, uid: str, why: str) -> bool:
-        """Stops a cycle because its gang is not placed. False if there is none, or its Binding was posted already."""
+        """Stops a cycle because its gang is not placed. False without a cycle, or if its Binding was posted already."""
         cycle = self._cycles.get(uid)
         return cycle is not None and cycle.stop(Ending(BindingOutcome.CANCELLED, unschedulable(why)))
 

@@ -149,7 +149,7 @@ class BindingOutcome(Enum):
 
 
 class Queueing(Enum):
-    """What happens to the pod in the queue."""
+    """The effect on the pod in the queue."""
 
     KEEP = auto()
     """Nothing."""
@@ -166,7 +166,7 @@ class Queueing(Enum):
 
 
 class BindingReport(Enum):
-    """What other parts learn about the pod besides a failed attempt."""
+    """The report to other parts about the pod, besides a failed attempt."""
 
     NOTHING = auto()
     BOUND = auto()
@@ -208,7 +208,7 @@ _REQUEUED: Final = Effects(
     queue=Queueing.REJECT,
     free_room=True,
 )
-"""What most outcomes without a Binding have in common."""
+"""The effects that most outcomes without a Binding share."""
 
 EFFECTS: Final[Mapping[BindingOutcome, Effects]] = {
     BindingOutcome.BOUND: Effects(
