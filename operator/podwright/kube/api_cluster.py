@@ -190,7 +190,7 @@ class ApiCluster:
             raise
 
     async def _is(self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool]) -> bool:
-        """What `done` says of the object; False after a transient error."""
+        """Returns the result of `done` for the object; False after a transient error."""
         try:
             found = await self.get(kind, name, namespace)
         except ClusterError as error:
@@ -253,7 +253,7 @@ def _type_of(kind: str) -> dict[str, str]:
 
 
 def _content(raw: Mapping[str, Any], subresource: str) -> tuple[Any, ...]:
-    """What an update of the object, or of its subresource, sets."""
+    """Returns the fields that an update of the object, or of its subresource, sets."""
     metadata = raw["metadata"]
     if subresource:
         return metadata.get("uid"), raw.get(subresource)

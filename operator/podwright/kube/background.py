@@ -50,7 +50,7 @@ class BackgroundTasks:
         self._report(name)
 
     def problem(self) -> str:
-        """The tasks that fail again and again, as text for people; "" if there are none."""
+        """Returns the tasks that fail again and again, as text for people; "" without such tasks."""
         since = self._clock() - LOOP_SECONDS
         looping = [name for name, times in self._restarts.items() if len(times) == LOOP_RESTARTS and times[0] > since]
         return f"restarted again and again, see the log: {', '.join(looping)}" if looping else ""

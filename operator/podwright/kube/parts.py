@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """What the parts are built on: it does not need the API server's version."""
+    """The inputs of the parts that do not need the API server's version."""
 
     options: Options
     classes: Classes
@@ -86,7 +86,7 @@ class Base:
     tasks: BackgroundTasks
     watches: Watches
     instance: Instance
-    """What this process is called, also in the Lease."""
+    """The name of this process, also in the Lease."""
     extenders: Mapping[str, Extender] = field(default_factory=dict)
     """By name."""
 

@@ -243,11 +243,11 @@ class ForbiddenWriteError(UnreachableError):
 
 
 def refuse_writes(then: BeforeWrite | None) -> BeforeWrite:
-    """What is called before each request of an instance with --shadow-only that is not a GET; `then` is called
-    afterwards.
+    """Returns a check for an instance with --shadow-only. Call it before each request that is not a GET; it calls
+    `then`.
 
-    It raises ForbiddenWriteError unless the request is a review, or writes the status of a policy or a Lease. RBAC
-    should forbid all others, too.
+    The check raises ForbiddenWriteError unless the request is a review, or writes the status of a policy or a Lease.
+    RBAC should forbid all others, too.
     """
 
     def check(path: str) -> None:

@@ -223,7 +223,7 @@ class Runtime:
     # For the server of health and metrics
 
     def missing(self) -> list[str]:
-        """What the scheduler still waits for before its first decision."""
+        """Returns the inputs that the scheduler still waits for before its first decision."""
         missing = self.watches.missing()
         if not self._started:
             return [*missing, "start"]
@@ -348,8 +348,8 @@ class Runtime:
         return parts, self._watched_kinds(problems, minor)
 
     async def _ask(self) -> tuple[int | None, access.Problems]:
-        """What the start must know of the API server: its minor version, and which kinds can be read. Raises
-        AccessError and ClusterError.
+        """Returns the API server's minor version, and the problems of kinds that cannot be read. Raises AccessError and
+        ClusterError.
         """
         kinds = {*REQUIRED, *STORED, CRD, self._params}
         minor, problems = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""What the API server serves, and what RBAC allows: asked before anything is watched.
+"""Checks, before anything is watched, which kinds the API server serves, and which of them RBAC allows.
 
 Invariant: Kopf and the reflectors only watch kinds that passed these checks. A kind that is not served or not readable
 is left out and logged once; without nodes or pods the scheduler cannot work (`AccessError`). Used by `runtime`,
@@ -52,7 +52,7 @@ async def _served(http: Http, root: str) -> frozenset[str]:
 
 
 async def _resources(http: Http, root: str) -> Sequence[Mapping[str, Any]]:
-    """What the API server serves in a group and version."""
+    """Returns the resources that the API server serves in a group and version."""
     try:
         served = await http.call_with_retries("GET", root)
     except ApiError as error:

@@ -21,7 +21,7 @@ writes six bytes for some characters. A page of a list that is longer is read in
 """
 _BLANKS: Final = b"\t "
 _HEAD, _BODY, _COMPLETE = "head", "body", "complete"
-"""What is read next."""
+"""The part to read next."""
 
 
 class ResponseError(ValueError):

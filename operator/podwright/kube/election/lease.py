@@ -18,7 +18,7 @@ _COLLECTION: Final = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a Lease says. An empty holder means that the last one released it. `raw` is the whole object."""
+    """The content of a Lease. An empty holder means that the last one released it. `raw` is the whole object."""
 
     holder: str
     seconds: float
@@ -52,7 +52,7 @@ class Lease:
         return f"{self.namespace}/{self.name}"
 
     async def read(self) -> LeaseRecord | None:
-        """None if there is none."""
+        """Returns None if the Lease does not exist."""
         try:
             return _parse(await self._http.call("GET", self._path))
         except ApiError as error:

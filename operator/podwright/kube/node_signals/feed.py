@@ -78,7 +78,7 @@ class SignalFeed:
         self._metrics = metrics
         self._wall = wall
         self.problem = ""
-        """What is wrong with the last answer; "" if nothing."""
+        """The problem with the last answer; "" without one."""
         self.asked = asyncio.Event()
         """Set when the source has been asked once."""
 

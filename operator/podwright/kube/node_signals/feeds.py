@@ -126,7 +126,7 @@ class SignalFeeds:
             self._intake.tick()
 
     def problem(self) -> str:
-        """What is wrong with sources and annotations; "" if nothing."""
+        """Returns the problems of sources and annotations; "" without any."""
         found = [self.refusal] if self.refusal else []
         found += [f"signal {feed.name}: {feed.problem}" for feed in self.feeds if feed.problem]
         for name, defined in self._signals.items():

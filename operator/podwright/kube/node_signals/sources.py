@@ -150,7 +150,7 @@ def _content(file: str, where: str) -> str:
 
 
 def _refusal(body: bytes) -> str:
-    """What Prometheus says about a query that it refuses."""
+    """Returns Prometheus's message about a query that it refuses."""
     try:
         found: Any = orjson.loads(body)
     except orjson.JSONDecodeError:

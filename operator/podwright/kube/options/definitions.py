@@ -52,7 +52,7 @@ class Option:
             raise OptionsError(f"{self.variable}: {error}") from error
 
     def warning(self, value: Any) -> str:
-        """What to tell the user about a value that has no effect; empty if there is nothing to tell."""
+        """The warning about a value without effect; "" without a warning."""
         if not self.no_effect or value is None or (self.already is not None and value == self.type.parse(self.already)):
             return ""
         return f"{self.flag} has no effect: {self.no_effect}"

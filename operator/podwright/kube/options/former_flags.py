@@ -44,7 +44,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "--skip-log-headers": _LOG_FILES,
     "--log-backtrace-at": "write --v or --vmodule for more details",
 }
-"""What to write instead, by flag."""
+"""Advice by flag."""
 ACCEPTED: Final[Mapping[str, tuple[str, ...]]] = {
     "--port": ("0",),
     "--logtostderr": ("true",),

@@ -354,7 +354,7 @@ class Options(ServingOptions, UnusedOptions):
 
     @property
     def kubeconfig_named_by(self) -> str:
-        """What can name the kubeconfig file, in the words of errors."""
+        """The flag or field that can name the kubeconfig file, for errors."""
         if self.config is None:
             return "--kubeconfig"
         field = f"clientConnection.kubeconfig of {self.config.path}"

@@ -139,7 +139,7 @@ class ServingOptions:
 
     @property
     def serving_warnings(self) -> Iterator[str]:
-        """What has no effect as it was given."""
+        """Warnings about options without effect."""
         if self.tls_min_version in ("VersionTLS10", "VersionTLS11"):
             yield f"--tls-min-version={self.tls_min_version} has no effect: TLS 1.0 and 1.1 are never used"
         if self.cert_dir and self.tls_cert_file is not None:

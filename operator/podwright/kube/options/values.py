@@ -203,7 +203,7 @@ def _signals(text: str) -> SignalsFile:
 
 
 def _loaded(path: str, load: Callable[[bytes], T]) -> T:
-    """What `load` makes of a file. Raises OptionsError."""
+    """Returns the result of `load` for the file's content. Raises OptionsError."""
     try:
         return load(read_at_most(Path(path), MAX_BYTES))
     except (OSError, ProfileError) as error:

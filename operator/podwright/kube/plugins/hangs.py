@@ -153,7 +153,7 @@ class PluginHangs:
                 self._known[hang.path, hang.digest] = hang
 
     def _read_dump(self, path: Path) -> Hang | None:
-        """What the former process left behind. Logs its stacks."""
+        """Returns the hang that the former process dumped, if any. Logs its stacks."""
         with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             header, _, stacks = _content(path).partition("\n")
             if not stacks.strip():

@@ -34,7 +34,7 @@ SCHEDULED_IN_VOLCANO: Final = "Scheduled"
 WAITING_IN_VOLCANO: Final = "Unschedulable"
 """True while a group of Volcano waits."""
 VOLCANO_REASONS: Final = {UNSCHEDULABLE: "NotEnoughResources"}
-"""What Volcano calls reasons."""
+"""Volcano's names of reasons."""
 DISRUPTED: Final = "DisruptionTarget"
 MINIMUM: Final = "podwright.dev/MinimumPlaced"
 """False while a gang that was scheduled once has fewer pods than its minimum. Groups to which that never happened do
@@ -54,7 +54,7 @@ def was_scheduled(conditions: Mapping[str, Mapping[str, Any]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class GroupCondition:
-    """What a condition is to say of this generation of the group."""
+    """The new content of a condition, for this generation of the group."""
 
     status: str
     reason: str
@@ -96,7 +96,7 @@ class _KnownGroup:
 
 @dataclass(slots=True)
 class _Change:
-    """What the status is to say: conditions by type, and fields; None leaves the fields unchanged."""
+    """A change of the status: conditions by type, and fields; None leaves the fields unchanged."""
 
     about: str
     uid: str
@@ -160,7 +160,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         self._known[key] = known
 
     def fields_of(self, key: str) -> Mapping[str, Any]:
-        """What the group's status says besides conditions; empty for an unknown group."""
+        """Returns the fields of the group's status besides conditions; empty for an unknown group."""
         known = self._known.get(key)
         return known.fields if known is not None else {}
 

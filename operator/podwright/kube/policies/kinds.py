@@ -16,7 +16,7 @@ from podwright.kube.kinds import LOCAL_POLICY, POLICY
 
 
 class PolicyKind:
-    """What the controller does with policies of one kind.
+    """The controller's treatment of policies of one kind.
 
     After a change was applied, the next one waits for `pause_factor` times as long as that took: SchedulerPolicies get
     a fifth of the time, local ones a twentieth. `announce_seconds`: the shortest time between two notifications of the

@@ -34,7 +34,7 @@ class PolicyTurns:
                 del self._by_namespace[namespace]
 
     def first(self) -> tuple[str, Raw]:
-        """The key and the change whose turn it is. Raises StopIteration if there is none."""
+        """Returns the key and the change whose turn it is. Raises StopIteration without changes."""
         changes = next(iter(self._by_namespace.values()))
         return next(iter(changes.items()))
 

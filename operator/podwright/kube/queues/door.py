@@ -112,7 +112,7 @@ class QueueDoor(CheckedDoor):
         return {each["type"]: each["message"] for each in conditions if each["type"] in told}
 
     def _problem(self, name: str, seen: SeenObject) -> tuple[str, bool]:
-        """What is wrong with the queue, and whether it is its parent."""
+        """Returns the queue's problem, "" without one, and True if the problem is its parent."""
         holder, resource = self._names.holder(name), self.resource
         if holder not in (None, self._kind):
             other = holder.resource

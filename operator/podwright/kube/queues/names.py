@@ -71,7 +71,7 @@ class QueueNames:
             self._claims.pop(name, None)
 
     def claimed(self, kind: QueueKind, name: str) -> QueueRules | None:
-        """What the valid object of this API and name says."""
+        """Returns the rules in the valid object of this API and name; None without such an object."""
         return self._claims.get(name, {}).get(_RANKS[kind])
 
     def counts(self, kind: QueueKind) -> bool:

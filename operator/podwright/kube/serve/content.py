@@ -1,4 +1,4 @@
-"""What the server asks the scheduler."""
+"""The server's questions to the scheduler."""
 
 from __future__ import annotations
 

@@ -100,10 +100,10 @@ async def audit(reflector: Audited) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AuditComparison:
-    """What a list has that a reflector did not have when the list began.
+    """The differences between a list and a reflector's objects when the list began.
 
-    `version`: that of the list. `gone`: objects that the list lacks, with the version known before; `newer`: with the
-    version listed.
+    `version`: the list's version. `gone`: objects that the list lacks, with the version known before; `newer`: objects
+    with a newer listed version.
     """
 
     reflector: Audited
@@ -113,7 +113,7 @@ class AuditComparison:
     deleted: Collection[str]
 
     def missed(self) -> list[str]:
-        """The keys of those whose event has not come yet."""
+        """Returns the keys of the objects whose event has not come yet."""
         known = self.reflector.known
         held = self.reflector.held() if self.gone else set()
         not_deleted = [key for key, version in self.gone.items() if key in held and known.get(key) == version]

@@ -53,13 +53,13 @@ class CheckedDoor(ObjectStatuses, Door):
         """The object was deleted."""
 
     def problem_of(self, _name: str, _seen: SeenObject, status: Raw) -> str:
-        """What is wrong with an object that has this status; empty for nothing. Its first condition is Accepted."""
+        """Returns the problem of an object with this status; "" without one. Its first condition is Accepted."""
         accepted = status["conditions"][0]
         return "" if accepted["status"] == "True" else str(accepted["message"])
 
     def warnings_of(self, _status: Raw) -> Mapping[str, str]:
-        """What else an object with this status is warned of, by the reason of the event. There is one event for each
-        reason, until it is gone.
+        """Returns further warnings about an object with this status, by the reason of the event. Each reason has one
+        event until the warning is gone.
         """
         return {}
 

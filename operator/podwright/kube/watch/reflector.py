@@ -414,7 +414,7 @@ class Reflector:
         if not others:
             partial += chunk
             if len(partial) > LINE_LIMIT:
-                # A list has the object too, or shows that there is none.
+                # A list also has the object, or shows that it is gone.
                 raise ApiError(410, "Expired", f"a watch event of more than {LINE_LIMIT} bytes")
             return
         self._partial_line = bytearray(others.pop())

@@ -43,7 +43,7 @@ Start = Callable[[str, Reflector], "asyncio.Task[None]"]
 
 
 class Door(ABC):
-    """What the scheduler does with one kind: the sink of its objects."""
+    """The scheduler's use of one kind: the sink of its objects."""
 
     kind: str
     about: str

@@ -49,7 +49,7 @@ class UnseenNames:
             del self._names[name]
 
     def problem(self) -> str:
-        """The names with reasons, as a sentence; empty if there are none."""
+        """Returns the names with reasons, as a sentence; empty without names."""
         now = self._clock()
         texts = [
             f"pods of scheduler {name} not listed for {now - unseen.since:.0f} s: {unseen.reason}"

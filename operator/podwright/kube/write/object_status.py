@@ -91,7 +91,7 @@ class ObjectStatuses(ABC):
 
     resource: Resource
     noun: ClassVar[str]
-    """What an object is called in log lines."""
+    """The name for an object in log lines."""
 
     def __init__(self, http: Http, *, clock: Callable[[], float], limit: WriteLimit | None = None) -> None:
         """`clock` gives seconds since the epoch. `limit`: how often statuses are written; of these alone, if None."""

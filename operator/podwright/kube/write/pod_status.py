@@ -24,7 +24,7 @@ from podwright.kube.write.queued_status import QueuedStatusWriter
 
 @dataclass(slots=True)
 class _KnownStatus:
-    """What a pending pod's status says. `scheduled`: the status of the condition PodScheduled, empty without one."""
+    """The known status of a pending pod. `scheduled`: the status of the condition PodScheduled, empty without one."""
 
     version: int
     generation: int
@@ -42,7 +42,7 @@ class _KnownStatus:
 
 @dataclass(slots=True)
 class _Change:
-    """What the status is to say. A field that is None leaves that part unchanged."""
+    """A change of the status. A field that is None leaves that part unchanged."""
 
     pod: PodInfo
     verdict: Verdict | None

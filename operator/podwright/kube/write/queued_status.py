@@ -42,7 +42,7 @@ class QueuedStatusWriter(ABC, Generic[K, C]):
     """
 
     written: ClassVar[str]
-    """What is written, for log lines."""
+    """The name of the written data, for log lines."""
 
     def __init__(self, http: Http, clock: Callable[[], float]) -> None:
         self._http = http

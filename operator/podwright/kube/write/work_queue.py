@@ -35,12 +35,12 @@ async def until_idle(busy: Callable[[], bool], grace: float) -> None:
 
 
 class WorkItem(Protocol):
-    """What is to be done about one object. `failures`: how often it has failed in a row."""
+    """The pending work on one object. `failures`: how often it has failed in a row."""
 
     failures: int
 
     def absorb(self, older: Self) -> None:
-        """Adds what an older item of the same key asked for and this one does not mention."""
+        """Adds the requests of an older item of the same key that this one does not mention."""
 
 
 I = TypeVar("I", bound=WorkItem)  # noqa: E741 -- an item

@@ -59,7 +59,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a loader returns: credentials, and when to load them again, on the clock whose time it was given."""
+    """A loader's result: credentials, and when to load them again, on the clock whose time it was given."""
 
     credentials: Credentials
     renew_at: float = float("inf")
@@ -122,10 +122,10 @@ class CredentialSource:
         return self._loader(self._clock()).credentials
 
     async def current(self) -> Credentials:
-        """The current credentials.
+        """Returns the current credentials.
 
-        Raises ConfigError or OSError if there are none that can be used, and ApiError with status 401 while the server
-        refuses them.
+        Raises ConfigError or OSError without usable credentials, and ApiError with status 401 while the server refuses
+        them.
         """
         credentials = self._credentials
         if credentials is not None and not self._refused and not self.due:

@@ -9,7 +9,7 @@ from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.kube.client.errors import ConfigError
 
 _KUBECONFIG = ("certificate-authority", "client-certificate")
-"""What a kubeconfig calls the authority and the certificate."""
+"""A kubeconfig's names for the authority and the certificate."""
 
 
 class NamedContext(ssl.SSLContext):

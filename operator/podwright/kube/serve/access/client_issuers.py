@@ -84,7 +84,7 @@ class FrontProxies:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a client certificate may be used for."""
+    """The permitted uses of a client certificate."""
 
     user: bool
     front_proxy: bool
@@ -105,7 +105,7 @@ class ClientIssuers:
         return "\n".join(filter(None, (self.clients, self.front_proxies.issuers)))
 
     def role_of(self, connection: ssl.SSLObject, common_name: str) -> Role:
-        """What the client's certificate, which TLS has verified, may be used for."""
+        """Returns the permitted uses of the client's certificate, which TLS has verified."""
         if not self._proxies:
             return Role(user=True, front_proxy=False)
         chain = _issuers_of(connection, {**self._users, **self._proxies})

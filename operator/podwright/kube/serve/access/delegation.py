@@ -1,5 +1,5 @@
-"""What the API server decides for the server of health and metrics: which user a token belongs to, and whether a user
-may read a path.
+"""Asks the API server, for the server of health and metrics, which user a token belongs to, and whether a user may read
+a path.
 
 Everything here runs in the scheduler's loop. Source: the Kubernetes documentation, "Authenticating" and
 "Authorization".
@@ -106,4 +106,4 @@ class AccessDelegation:
 
 
 FAILURES: Final = (ClusterError, ConfigError, OSError)
-"""What the methods of `AccessDelegation` raise. OSError includes TimeoutError."""
+"""The exceptions that `AccessDelegation` raises. OSError includes TimeoutError."""

@@ -21,12 +21,12 @@ DROPPED: Final = ("connections", "descriptors", "handshake", "head", "size", "st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimits:
-    """What clients may use of one port: connections, bytes and seconds."""
+    """The limits for clients of one port: connections, bytes and seconds."""
 
     connections: int
     """How many are open at once."""
     request_bytes: int = 32 * 1024
-    """What a client may send on one connection. Most of it is a token, which can have some 10 KB."""
+    """The most that a client may send on one connection. Most of it is a token, which can have some 10 KB."""
     mean_bytes: int = 16 * 1024
     """`connections` times this is what all clients together may have sent on the connections that are open. A peer that
     has sent less than this never loses a connection because of others."""

@@ -52,7 +52,7 @@ class Connections:
         self._of: dict[str, dict[Connection, None]] = {}
         self.count = 0
         self.byte_count = 0
-        """What the clients of the open connections have sent."""
+        """The bytes that the clients of the open connections have sent."""
 
     def add(self, connection: Connection) -> None:
         self._of.setdefault(connection.peer, {})[connection] = None

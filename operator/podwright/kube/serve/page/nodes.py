@@ -54,7 +54,7 @@ class PageNodes:
         self._shapes = Numbers[tuple[int, ...]]()
 
     def take(self, changes: NodeChanges) -> Json | None:
-        """The message about these changes; None if there are none, or if everybody needs `everything` now."""
+        """Returns the message about these changes; None without changes, or if everybody needs `everything` now."""
         if changes.complete:
             self._rows, self._usage = [], []
             self._begin()

@@ -101,7 +101,7 @@ class Page:
         return response
 
     async def _answer(self, unknown: str, about: Callable[[Shown], Steps[Answer]]) -> web.Response:
-        """What `about` answers of what is shown, or that it is `unknown`."""
+        """Returns the answer of `about` on the shown cluster, or that it is `unknown`."""
 
         def begin() -> Steps[Answer]:
             shown = self._shown()
@@ -110,7 +110,7 @@ class Page:
         return await self._answers.answer(begin, unknown)
 
     async def _node(self, request: web.Request) -> web.Response:
-        """What fills a node."""
+        """The contents of a node."""
         name, sight = request.query.get("name", ""), request.get(SIGHT, NOTHING)
         return await self._answer("there is no such node", lambda shown: about_node(shown.cache, name, sight.shows))
 

@@ -1,6 +1,4 @@
-"""What the page shows: of a running scheduler, or of a cluster that is simulated. All of it runs in the thread of the
-cache.
-"""
+"""The data of the page, from a running scheduler or a simulated cluster. All of it runs in the cache's thread."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class ServingCertificate:
         self._made_here = files is None and options.tls_cert_file is None
         self._pair = self._first_pair()
         self._rejected: Pair | str | None = None
-        """What was wrong the last time, so that each change is reported once."""
+        """The last rejected pair or its problem, so that each change is reported once."""
         self.expires = _check(self._pair, now(), self._what)
         """The end of the certificate's validity."""
         self.context = self._new_context(self._pair, "")
