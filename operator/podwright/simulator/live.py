@@ -121,7 +121,7 @@ class LiveConnection:
     signals: Signals = field(default_factory=dict)
     """The signals whose sources are asked."""
     named: Mapping[Kind, Named] = field(default_factory=dict)
-    """What to keep of owners of pods, by kind."""
+    """The fields of pods' owners to keep, by kind."""
     client: ApiClient | None = None
     """Asked instead of a client with these credentials, and left open."""
 
@@ -273,7 +273,7 @@ def _listed(reader: ApiReader, resource: Resource, connection: LiveConnection) -
 
 
 def kept_of(resource: Resource, raw: Mapping[str, Any], connection: LiveConnection) -> dict[str, Any]:
-    """What is kept of an object of this kind."""
+    """Returns the fields to keep of an object of this kind."""
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     return redacted(
         resource.kind,

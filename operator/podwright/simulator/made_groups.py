@@ -114,7 +114,7 @@ class MadeGroups:
 
 @dataclass(frozen=True, slots=True)
 class ReadOwners:
-    """What groupings read: the kinds of owners with their versions, and what to keep of these and of annotations."""
+    """The objects that groupings read: kinds of owners with versions, and the fields to keep."""
 
     kinds: Mapping[Kind, Sequence[str]]
     named: Mapping[Kind, Named]

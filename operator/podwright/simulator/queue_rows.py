@@ -50,13 +50,13 @@ class QueueAmounts:
 
     @property
     def borrowed(self) -> int:
-        """What is allocated above the guarantee."""
+        """The amount allocated above the guarantee."""
         return max(0, self.allocated - self.guarantee)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueUsage:
-    """What a queue has used, by resource: on average, and in resource-hours since then, an RFC 3339 time."""
+    """A queue's past usage by resource: on average, and in resource-hours since `since`, an RFC 3339 time."""
 
     since: str = ""
     average: Mapping[str, float] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class QueueRow:
     usage: QueueUsage | None = None
 
     def of(self, resource: str) -> QueueAmounts:
-        """What there is of this resource."""
+        """Returns the queue's amounts of this resource."""
         return next((each for each in self.resources if each.resource == resource), QueueAmounts(resource=resource))
 
     def as_json(self) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def _numbers(amounts: Mapping[str, float]) -> dict[str, float]:
 
 
 def _problem(status: Raw) -> str:
-    """What the conditions say of a queue that is not in force as it is written."""
+    """Returns the problem of a queue that is not in force as it is written, by its conditions; else ""."""
     conditions = conditions_by_type(status)
     accepted, active = conditions.get(ACCEPTED), conditions.get(ACTIVE)
     if accepted is None:

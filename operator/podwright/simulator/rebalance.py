@@ -22,7 +22,7 @@ def plan_of(
 
 
 def view_of(cluster: LoadedCluster, namespace: str = INSTALLED_NAMESPACE) -> View:
-    """What a planner needs to know beside the cache."""
+    """Returns a planner's inputs besides the cache."""
     return View(
         framework_of=partial(provable_framework, cluster.policies),
         is_exempt=partial(is_exempt, cluster.policies),

@@ -1,4 +1,4 @@
-"""What a snapshot keeps of each object: the fields that scheduling depends on, and none that may hold a secret.
+"""Redacts objects for a snapshot: it keeps the fields that scheduling depends on, and no field that may hold a secret.
 
 Environment variables, commands, probes, names of secrets, free texts and unknown annotations are left out. Of pods, and
 of the pod templates of workloads, only listed fields are kept, so a field of a later Kubernetes is left out, too. A
@@ -106,7 +106,7 @@ _OPAQUE: Final = frozenset(("volumeAttributes", "parameters", "mountOptions", "o
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What expressions of WorkloadGroupings name. `fields`: identifiers and literals; `literals`: these alone."""
+    """The names in expressions of WorkloadGroupings. `fields`: identifiers and literals; `literals`: literals alone."""
 
     fields: frozenset[str]
     literals: frozenset[str]
@@ -118,7 +118,7 @@ class Named:
         return cls(frozenset(word for text in texts for word in _WORD.findall(text)) | literals, literals)
 
     def of_owner(self, raw: Raw) -> dict[str, Any]:
-        """What is kept of an owner besides its metadata."""
+        """Returns the fields to keep of an owner besides its metadata."""
         return {key: self._kept(value, key) for key, value in raw.items() if key not in _NOT_OF_OWNERS}
 
     def _kept(self, value: Any, field: str) -> Any:

@@ -58,7 +58,7 @@ class BlockedEviction:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What pods request of a resource, and what nodes offer: milli-CPU, bytes, or units. `in_use`: the offer of the
+    """The pods' requests of a resource, and the nodes' offer: milli-CPU, bytes, or units. `in_use`: the offer of the
     nodes that are not empty.
     """
 
@@ -139,7 +139,7 @@ class SimulationResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeResult:
-    """What would happen if one node were drained or removed. `moved`: how many of its pods get another node."""
+    """The effects of draining or removing one node. `moved`: how many of its pods get another node."""
 
     node: str
     moved: int

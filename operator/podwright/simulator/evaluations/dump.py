@@ -244,7 +244,7 @@ def _chosen(policies: PolicySet, pod: PodInfo, world: World) -> str:
 
 
 def _preemptible(policies: PolicySet, pod: PodInfo, world: World) -> bool | None:
-    """Whether the pod's policy lets it be evicted for pods of queues; None if it does not say."""
+    """True if the pod's policy lets it be evicted for pods of queues; None if the policy does not say."""
     policy = policies.select(pod, world.cache.namespace_labels(pod.namespace))
     return None if policy is None else policy.preemptible
 

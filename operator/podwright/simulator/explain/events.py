@@ -29,7 +29,7 @@ _SUBJECTS: Final = {
     ANY: "anything",
 }
 _SINGLE: Final = {SIGNAL: "a signal of a node changes", TIME: "the time changes"}
-"""What has one event only, whatever actions a plugin registers for."""
+"""Kinds with a single event, whatever actions a plugin registers for."""
 _KINDS: Final = {PLUGINS_KIND: f"PodGroup of {PLUGINS_API}"}
 _VERBS: Final = {
     Action.ADD: "is added",

@@ -278,7 +278,7 @@ def _only_if(found: Explanation, conditions: Sequence[str], pod: PodInfo) -> Exp
 
 
 def _last_failure(pod: PodInfo) -> str:
-    """What the condition PodScheduled says; "" if it says nothing."""
+    """Returns the message of the condition PodScheduled; "" unless the condition is False."""
     for condition in value_at(pod.raw, "status", "conditions") or ():
         if isinstance(condition, Mapping) and condition.get("type") == "PodScheduled":
             return str(condition.get("message") or "") if condition.get("status") == "False" else ""

@@ -70,7 +70,7 @@ def not_asked(policy: ActivePolicy) -> tuple[str, ...]:
 
 
 def recorded_in(raw: Mapping[str, Any]) -> Recorded | None:
-    """The decision in the pod's annotation; None if there is none about this pod. Never raises, whatever the object
+    """Returns the decision in the pod's annotation; None without one about this pod. Never raises, whatever the object
     contains.
     """
     decision = decision_of(raw)

@@ -1,4 +1,4 @@
-"""What the queue of a pod has to do with its waiting."""
+"""Explains how its queue keeps a pod waiting."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _hint(queues: Queues, bound: Bound) -> str:
 
 
 def standing(queues: Queues, pod: PodInfo) -> Sequence[str]:
-    """What the queue of a pod has of the resources that the pod requests, and its share of them."""
+    """Returns the queue's usage and share of each resource that the pod requests, as one text or none."""
     name = queues.queue_of(pod) if queues.active else ""
     bound = queues.bounds.of(pod) if name else None
     if queues.get(name) is None or (bound is not None and not bound.resource):

@@ -1,6 +1,4 @@
-"""What can be explained: a pod, or all pods of a workload, a pod group or a queue, in a cluster that was loaded from a
-snapshot.
-"""
+"""Explains a pod, or all pods of a workload, a pod group or a queue, in a cluster that was loaded from a snapshot."""
 
 from __future__ import annotations
 
@@ -88,7 +86,7 @@ class Target:
 
 
 def parse_target(text: str, namespace: str) -> Target:
-    """`pod/web-0`, `deploy/web`, or the name of a pod alone. A kind that is none of `_KINDS` may be that of an owner of
+    """Parses `pod/web-0`, `deploy/web`, or the name of a pod alone. A kind outside `_KINDS` may be that of an owner of
     pods; `explain_target` finds out. Raises TargetError.
     """
     kind, slash, name = text.partition("/")
@@ -327,7 +325,7 @@ def _owned(_cluster: LoadedCluster, snapshot: Snapshot, target: Target, pods: Po
 
 
 def _controller(raw: Raw) -> tuple[str, str]:
-    """Kind and name of the controlling owner; empty if there is none."""
+    """Returns kind and name of the controlling owner; "" without one."""
     references = value_at(raw, "metadata", "ownerReferences")
     for each in references if isinstance(references, list) else ():
         if isinstance(each, Mapping) and each.get("controller"):

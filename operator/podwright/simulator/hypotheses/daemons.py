@@ -22,8 +22,8 @@ def daemons_on(cluster: LoadedCluster, node_name: str) -> Sequence[PodInfo]:
 
 
 def copy_daemons(trial: Trial, daemons: Sequence[PodInfo], model: str, name: str, applied: AppliedHypothesis) -> None:
-    """Copies of these pods of the node `model` run on the added node. One that needs devices is scheduled there; it
-    waits if there are none.
+    """Adds copies of these pods of the node `model` to the added node. One that needs devices is scheduled there, or
+    waits if they are missing.
     """
     for pod in daemons:
         made = created_anew(trial.cluster, pod, f"{pod.name}-{name}")

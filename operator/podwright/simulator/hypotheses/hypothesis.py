@@ -128,9 +128,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class AppliedHypothesis:
-    """What a hypothesis has changed. `gone`: pods that left without being recreated. `stopped`: whether to change
-    nothing more.
-    """
+    """The changes of a hypothesis. `gone`: pods that left without being recreated. `stopped`: returns True to stop."""
 
     waiting: list[Waiting] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)

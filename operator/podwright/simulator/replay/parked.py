@@ -155,8 +155,8 @@ class Parked:
         return preempts or line.framework.filter_node_with_nominated(line.state, pod, node) is None
 
     def _key(self, pod: PodInfo, policy: ActivePolicy) -> tuple[Hashable | None, CycleState]:
-        """What the filters read of the pod, or None if their verdicts depend on more; and the state of its PreFilter.
-        Raises PluginError.
+        """Returns the filters' inputs from the pod, None if their verdicts depend on more; and the state of its
+        PreFilter. Raises PluginError.
         """
         state = CycleState()
         rejected = policy.framework.pre_filter(state, pod).status is not None

@@ -74,7 +74,7 @@ def plots(cards: Sequence[Scorecard]) -> Mapping[str, str]:
 
 
 def _of_queues(card: Scorecard) -> Mapping[str, Plot]:
-    """What the queues with most pods have over time, what would be fair, and how long their pods wait."""
+    """Returns plots of the queues with most pods: their amounts and fair shares over time, and how long pods wait."""
     start = card.queue_samples[0].time if card.queue_samples else 0.0
     names = [*card.queue_samples[0].allocated] if card.queue_samples else []
     resource, scale = card.queues[0].resource, unit_of(card.queues[0].resource)

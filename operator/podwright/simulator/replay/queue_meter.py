@@ -1,5 +1,5 @@
-"""What each queue of teams gets in a replay: how long its pods wait, what it has, and what its fair share is. Times are
-exact; what a queue has and its share are sampled.
+"""Measures each queue of teams in a replay: how long its pods wait, its amounts, and its fair share. Times are exact;
+amounts and shares are sampled.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueueSample:
-    """What the queues with most pods have at one time, and their shares. `fairness`: the part of the fair shares that
-    all queues with pods have of them.
+    """The amounts of the queues with most pods at one time, and their shares. `fairness`: the part of the fair shares
+    that all queues with pods have of them.
     """
 
     time: float

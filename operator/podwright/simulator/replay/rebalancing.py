@@ -20,7 +20,7 @@ from podwright.simulator.rebalance import view_of
 
 @dataclass(slots=True)
 class RebalanceFigures:
-    """What a RebalancePolicy has done: how many plans had moves, the moves, the gain, and moves to other nodes."""
+    """The work of a RebalancePolicy: plans with moves, moves, gain, and moves to other nodes than planned."""
 
     policy: str
     plans: int = 0

@@ -64,8 +64,8 @@ class ReplayError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ReplayCandidate:
-    """What to replay under: SchedulerPolicies, RebalancePolicies, and SchedulingQueues in place of those of the same
-    name in the stream. Without a SchedulerPolicy: kube-scheduler's default profile.
+    """The rules to replay under: SchedulerPolicies, RebalancePolicies, and SchedulingQueues in place of those of the
+    same name in the stream. Without a SchedulerPolicy: kube-scheduler's default profile.
     """
 
     name: str

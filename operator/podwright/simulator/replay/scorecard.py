@@ -53,7 +53,7 @@ class Scorecard:
     """The queues of teams that pods of the stream are in."""
     queue_samples: Sequence[QueueSample] = ()
     rebalancing: Sequence[RebalanceFigures] = ()
-    """What each RebalancePolicy has moved."""
+    """The work of each RebalancePolicy."""
     gangs: Sequence[str] = ()
     """The gangs that still wait at the end, by their workloads, and how far each is."""
 

@@ -52,7 +52,7 @@ def rows(cards: Sequence[Scorecard]) -> list[list[str]]:
 
 
 def queue_rows(cards: Sequence[Scorecard]) -> list[list[str]]:
-    """What each queue got under each policy, with its header; empty without queues."""
+    """Returns each queue's figures under each policy, with a header; empty without queues."""
     names = dict.fromkeys(figures.queue for card in cards for figures in card.queues)
     found = [
         [

@@ -265,7 +265,7 @@ class GroupChanges:
                 return
 
     def _lacking(self, decision: GangRejection) -> Iterator[Mapping[str, int]]:
-        """What the nearest nodes lack for the first member that fits nowhere, while those before it have their nodes."""
+        """Yields the nearest nodes' lacks for the first member that fits nowhere, once those before it have nodes."""
         rejected, fit = _first_rejected(decision), self._framework.plugins.get(NodeResourcesFit.name)
         if rejected is None or not isinstance(fit, NodeResourcesFit):
             return

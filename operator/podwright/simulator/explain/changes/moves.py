@@ -34,7 +34,7 @@ class Moves:
 
 
 def moves_from(trials: Trials, framework: Framework, state: CycleState, pod: PodInfo, node: NodeInfo) -> Moves | None:
-    """The pods to move off the node; None if there are none that could. `state`: of the pod's PreFilter. Raises
+    """Returns the pods to move off the node; None if no moves help. `state`: of the pod's PreFilter. Raises
     PluginError.
     """
     found = _in_the_way(trials, framework, state, pod, node)

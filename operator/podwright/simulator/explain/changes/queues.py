@@ -1,5 +1,5 @@
-"""What would lift the bound of a queue: other limits, states and labels, and pods whose end frees enough. Each is tried
-by its caller: for a pod in `search`, for a pod group in `groups`.
+"""Changes that would lift the bound of a queue: other limits, states and labels, and pods whose end frees enough. The
+caller tries each: for a pod `search`, for a pod group `groups`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Short:
 
     @property
     def free(self) -> int:
-        """What the limit leaves."""
+        """The amount below the limit."""
         return max(0, self.limit - self.held)
 
 

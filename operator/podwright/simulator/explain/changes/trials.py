@@ -51,7 +51,7 @@ class Trials:
         self.cache = cluster.cache
         self.count = 0
         self.tried: dict[str, None] = {}
-        """What was tried, in words, without what was found to help."""
+        """The changes that were tried and did not help, in words."""
         self.cut_short = False
         self._stopped = stopped
 
