@@ -354,7 +354,7 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
-    """What decoding needs to know of a field of a dataclass."""
+    """The decoder's description of a field of a dataclass."""
 
     name: str
     key: str
@@ -367,7 +367,7 @@ class _Field:
 
 _FIELDS: Final = "_podwright_fields"
 _HINTS: Final = "_podwright_hints"
-"""What is known of a class is kept in the class, so that it goes with it: plugins can be loaded again."""
+"""Attributes of a class that cache its fields and hints. So they go with the class: plugins can be reloaded."""
 
 
 def _fields_of(cls: type[Any]) -> Sequence[_Field]:

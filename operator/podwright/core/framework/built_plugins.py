@@ -101,7 +101,7 @@ class BuiltPlugins:
         self.beyond_node = frozenset(p.name for p in self.filter_plugins if p.scope > Scope.NODE_PODS)
 
     def costs(self, pod: PodInfo) -> list[PluginCost]:
-        """What the plugins check of the pod in each attempt, each with the plugin's name."""
+        """Returns the costs of the pod in each attempt, each with the plugin's name."""
         return [(name, cost) for name, costs_of in self._costs for cost in costs_of(pod)]
 
     def estimate(self, pod: PodInfo) -> AttemptCost | None:

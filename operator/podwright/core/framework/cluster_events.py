@@ -14,7 +14,7 @@ from podwright.core.objects.watched_kinds import STORED_KINDS
 
 
 class Action(IntFlag):
-    """What happened to an object."""
+    """Kinds of changes to an object."""
 
     ADD = 1
     DELETE = 2

@@ -57,8 +57,7 @@ def failed(
     error: BaseException,
     interrupts: Callable[[BaseException], bool] | None = None,
 ) -> PluginError:
-    """Makes a PluginError of what a method of the plugin has raised. Raises `error` again if it is none of the
-    plugin's.
+    """Turns the exception of a plugin's method into a PluginError. Raises `error` again if it is not the plugin's.
 
     `interrupts`, for awaited methods: True if an exception cancels the running task.
     """
@@ -291,8 +290,8 @@ def costs_of(plugin: Any, pod: PodInfo) -> Iterable[Cost]:
 
 
 def said(plugin: Any, method: str, answer: Callable[[], T], nothing: T) -> T:
-    """What the plugin says in a method for explanations. If a third-party plugin fails, that is reported, and it says
-    nothing.
+    """Returns the plugin's answer in a method for explanations. If a third-party plugin fails, reports that and returns
+    `nothing`.
     """
     if is_in_tree(plugin):
         return answer()

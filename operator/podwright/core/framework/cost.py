@@ -52,8 +52,7 @@ PluginCost = tuple[str, Cost]
 
 @dataclass(frozen=True, slots=True)
 class AttemptCost:
-    """What makes attempts at a pod costly: `count` items, for example "pod affinity terms", of which `plugin` checks
-    each.
+    """The reason why attempts at a pod are costly: `plugin` checks `count` items, for example "pod affinity terms".
 
     `seconds`: the estimated time of an attempt on NODES nodes. `elsewhere`: the estimated time that binding such a pod
     takes in the API server, which reads, checks, stores and sends the object, and in our own watches: about as long as

@@ -40,7 +40,7 @@ class CrowdedFilter(FilterPlugin):
     def filter_crowded(
         self, state: CycleState, pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]
     ) -> Status | None:
-        """What `filter` answers after `add_pod` for each of `others` on the node. Changes no state."""
+        """Returns the answer of `filter` after `add_pod` for each of `others` on the node. Changes no state."""
 
 
 class CrowdFilter(FilterPlugin):

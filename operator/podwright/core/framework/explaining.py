@@ -1,7 +1,7 @@
-"""What a plugin says of a pod that it rejects, for `podwright explain`: see `Plugin.why_not_here` and the methods after
+"""A plugin's explanation why it rejects a pod, for `podwright explain`: see `Plugin.why_not_here` and the methods after
 it.
 
-A change may be a guess, because each one is tried, by a decision of the core, before it is shown.
+A change may be a guess, because the core decides with it before it is shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What extenders answered about one pod, as the scheduling cycle uses it.
+"""The answers of extenders about one pod, as the scheduling cycle uses them.
 
 The core calls no extenders. `core/extended_cycle.py` says which nodes to ask about, the engine asks, and the cycle is
 finished with the answers.

@@ -269,7 +269,8 @@ class Framework(BuiltPlugins):
         return self.filter_node(with_them, pod, crowded, plugins)
 
     def verdict_key(self, state: CycleState, pod: PodInfo) -> Hashable | None:
-        """What verdicts on a node depend on, besides the node, the pods on it and the pods nominated to it.
+        """Returns the key of verdicts on a node: all that they depend on besides the node, its pods and those nominated
+        to it.
 
         None: a filter for this pod does not allow its verdicts to be cached.
         """

@@ -115,7 +115,7 @@ EventType = Literal["Normal", "Warning"]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Handle:
-    """What the constructor of a plugin receives besides the args. By default, no pods wait in Permit, and events are not
+    """The inputs of a plugin's constructor besides the args. By default, no pods wait in Permit, and no events are
     written.
     """
 
@@ -312,7 +312,7 @@ class Feasible:
 
 
 class PlaceRules(Protocol):
-    """What bounds and prefers nodes in every profile, after its plugins: see `Cache.place_rules`."""
+    """The bounds and preferences for nodes in every profile, after its plugins: see `Cache.place_rules`."""
 
     @property
     def plugin(self) -> str:
@@ -596,7 +596,7 @@ class PostFilterPlugin(ExtensionPoint):
         """Drops cached results, so that old pods can be freed. Called while the scheduler is idle."""
 
     def group_waits(self, state: CycleState, pod: PodInfo) -> Sequence[FollowUp]:
-        """What is to be done for a member of a pod group if the group is not placed. Changes nothing."""
+        """Returns the follow-ups for a member of a pod group that is not placed. Changes nothing."""
         return ()
 
 

@@ -1,8 +1,8 @@
-"""What a filter demands of the members of a gang together, in numbers: a JointFilter says it, `gangs.joint_program`
-makes rows of it.
+"""The rules of a filter for all members of a gang, in numbers: a JointFilter states them, `gangs.joint_program` makes
+rows of them.
 
 A rule must never exclude a placement that the filter allows when members are placed one after the other: then a program
-without a solution proves that there is no placement. It may allow more, because each placement is filtered afterwards.
+without a solution proves that no placement exists. It may allow more, because each placement is filtered afterwards.
 """
 
 from __future__ import annotations

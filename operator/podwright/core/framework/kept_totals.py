@@ -117,7 +117,7 @@ class KeptTotals:
     def __init__(self) -> None:
         self._known: RecentCache[Hashable, KeptTotal] = RecentCache(MAX_TOTALS // 2, MAX_BYTES // 2)
         self._once: dict[Hashable, Parts] = {}
-        """What has been asked for once, as for each of the pods that all differ. These must not displace totals."""
+        """The parts that were requested only once, as for pods that all differ. They must not displace totals."""
         compact_regularly(self)
 
     def compact(self) -> None:

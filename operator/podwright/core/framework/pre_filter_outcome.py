@@ -1,4 +1,4 @@
-"""What the PreFilter plugins of a profile say about a pod together."""
+"""The combined verdict of a profile's PreFilter plugins on a pod."""
 
 from __future__ import annotations
 

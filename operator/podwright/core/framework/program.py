@@ -47,10 +47,10 @@ class Program:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """`found`: int64[variables], a solution, or None; `proved`: there is none better, or none at all. `problem`: why
-    there is no answer. `seconds`: how long that took. `bounds`: by aim, how much of it there is at most beside what was
-    found of those before it; only of the aims for which the time was enough. `starved`: the time passed while others
-    had the CPU, so that another attempt may well succeed.
+    """`found`: int64[variables], a solution, or None; `proved`: no better solution exists, or no solution at all.
+    `problem`: why there is no answer. `seconds`: how long the solver took. `bounds`: for each aim that got enough time,
+    an upper bound, given the values found for the aims before it. `starved`: others had the CPU meanwhile, so another
+    attempt may well succeed.
     """
 
     found: Positions | None = None

@@ -1,9 +1,8 @@
-"""What third-party plugins get instead of objects that they could change: nodes, raw objects, and the cache of their
+"""Read-only views for third-party plugins of objects that they could change: nodes, raw objects, and the cache of their
 handle.
 
-An attempt to change them raises TypeError or AttributeError in the plugin, so the plugin is named as for its other
-exceptions. Podwright's own plugins get the objects themselves, so this costs them nothing. Nodes' labels and pods
-cannot be changed by anybody.
+An attempt to change a view raises TypeError or AttributeError in the plugin, and counts as the plugin's own exception.
+Podwright's own plugins get the objects themselves, at no cost. Nodes' labels and pods are immutable.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _READABLE: Final = frozenset(
         "volumes",
     ]
 )
-"""What plugins use of the cache, besides its nodes."""
+"""The attributes of the cache, besides its nodes, that plugins use."""
 
 
 class _ReadOnlyPorts(UsedPorts):
@@ -129,7 +128,7 @@ class ReadOnlyObject(Mapping[str, Any]):
 
 
 def seen(value: Any) -> Any:
-    """What a plugin gets for a raw object, or for a value in one."""
+    """Returns a plugin's view of a raw object, or of a value in one."""
     if type(value) is dict:
         return ReadOnlyObject(value)
     return FrozenList(map(seen, value)) if type(value) is list else value

@@ -87,7 +87,7 @@ def merge_plugins(in_tree: Mapping[str, type[Plugin]], found: Iterable[Found]) -
 
 
 def _problems_of(item: Found) -> Sequence[str]:
-    """What is wrong with the object. Checking it may run code of the plugin, such as the default of a field."""
+    """Returns the problems of the class. The check may run code of the plugin, such as the default of a field."""
     try:
         return [f"{item.source}: {problem}" for problem in _class_problems(item.plugin)]
     except BaseException as error:

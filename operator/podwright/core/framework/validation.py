@@ -125,7 +125,7 @@ def unique_by(key: str) -> Mapping[str, Any]:
 
 
 def cel_schema(rules: Iterable[Rule]) -> dict[str, Any]:
-    """The schema keyword for the rules that the API server checks; empty if there are none."""
+    """Returns the schema keyword for the rules that the API server checks; empty without such rules."""
     found = [rule.schema() for rule in rules if rule.cel]
     return {"x-kubernetes-validations": found} if found else {}
 
