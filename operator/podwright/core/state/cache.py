@@ -74,9 +74,9 @@ class Cache:
         self.topologies = Topologies(self.table, pause=self.deadline.point)
         self.signals = signals or Signals()
         self.refusals: dict[str, Callable[[PodInfo], Any]] = {}
-        """What PreFilter asks in every profile after its plugins, by the name of a plugin: a Status refuses the pod."""
+        """PreFilter's checks in every profile after the plugins, by plugin name: a returned Status refuses the pod."""
         self.place_rules: Any = None
-        """A `PlaceRules` of core/framework, which every profile follows; None: there is none."""
+        """A `PlaceRules` of core/framework, which every profile follows; None: no rules."""
         self._changes = 0
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()

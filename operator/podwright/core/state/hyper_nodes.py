@@ -82,7 +82,7 @@ class HyperNodes:
         self._matched: dict[str, Sequence[str]] = {}
         """By name of a node: the HyperNodes with a pattern for it, the first of each tier."""
         self._matching: Iterator[None] | None = None
-        """What is left to do of that for nodes that are new."""
+        """The matching of new nodes, if it is unfinished."""
         self._paths: list[tuple[Node | None, Sequence[int]]] = []
         """By row: the node, and the number of its HyperNode of each tier, or of the next lower one; -1 for none."""
         self._problems: set[str] = set()
@@ -103,8 +103,8 @@ class HyperNodes:
         return self._indexed().names
 
     def level_of(self, tier: str) -> int:
-        """The position of a tier in `levels`, or of the next lower one; -1 if there is none. `tier`: as groups name it,
-        see `core.objects.closeness`.
+        """Returns the position of a tier in `levels`, or of the next lower one; -1 if no tier is so low. `tier`: as
+        groups name it, see `core.objects.closeness`.
         """
         index = self._indexed()
         _, named, name = tier.partition("named ")

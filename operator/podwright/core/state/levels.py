@@ -31,8 +31,8 @@ class Level:
         self.pods = [0, 0]
         self.met = [0, 0]
         self.known: list[int | None] = [None, None]
-        """What `lacking` has found, until something changes that it depends on. With that of a level, that of those below
-        is known, if it depends on them.
+        """The results of `lacking`, None once they may have changed. If a level's result is known, so are those below
+        that it depends on.
         """
         self.below: dict[str, Level] = {}
         for child in part.children:
@@ -113,7 +113,7 @@ class Level:
         return [uid for uid, _ in found]
 
     def why_unmet(self, which: int) -> str:
-        """What the first part without its minimum has of it; empty if the minimum is met."""
+        """Returns a text that counts what the first unmet part has; empty if the minimum is met."""
         if self.is_met(which):
             return ""
         for level in self.below.values() if self.part.groups else ():

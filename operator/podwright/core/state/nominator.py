@@ -132,7 +132,7 @@ class Nominator:
         return [other for other in node.pods.values() if other.terminating]
 
     def rank(self, pod: PodInfo) -> Rank:
-        """What decides for which nominated pods this pod must leave room."""
+        """Returns the properties of the pod that decide for which nominated pods it must leave room."""
         usable = NO_RESERVATIONS if self.usable_by is None else self.usable_by(pod)
         return ("" if self.queue_of is None else self.queue_of(pod)), pod.priority, usable
 

@@ -73,7 +73,7 @@ class DomainLevel:
         return self._value_at(int(self._first[position]))
 
     def name(self, position: int) -> str:
-        """What a domain is called in messages: `rack r1`."""
+        """Returns the name of a domain in messages: `rack r1`."""
         return f"{self.label.rpartition('/')[2]} {self.value(position)}"
 
     def sums(self, amounts: NDArray[Number]) -> NDArray[Number]:

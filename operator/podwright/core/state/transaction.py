@@ -112,7 +112,7 @@ class CacheTransaction:
         self.cache = cache
         self._log: list[_Change] = []
         self._saved: set[tuple[str, str]] = set()
-        """What the log has saved since the last checkpoint or rollback, as (kind, name)."""
+        """The (kind, name) of everything that the log has saved since the last checkpoint or rollback."""
         self._pods: dict[str, PodInfo] = {}
         """By uid: every pod that was ever removed."""
         self._node_of: dict[str, str] = {}

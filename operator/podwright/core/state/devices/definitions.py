@@ -41,7 +41,7 @@ class Definitions:
         return self._parts(pool_id).devices
 
     def counters(self, pool_id: PoolId) -> Amounts:
-        """What the counter sets of the pool have, in nano-units."""
+        """Returns the amounts of the pool's counter sets, in nano-units."""
         return self._parts(pool_id).counters
 
     @property

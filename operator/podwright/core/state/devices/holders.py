@@ -91,7 +91,7 @@ class Rival:
 
     @property
     def kind(self) -> str:
-        """What two claims have: `device`, `capacity` or `counter`."""
+        """The kind of what both claims hold: `device`, `capacity` or `counter`."""
         return "capacity" if self.capacity else "counter" if self.counter else "device"
 
     def __str__(self) -> str:
@@ -110,7 +110,7 @@ class Holders:
 
     def __init__(self) -> None:
         self.defined: Definitions | None = None
-        """What devices are. Without, shares and counters are not compared."""
+        """The definitions of devices. Without them, shares and counters are not compared."""
         self._claims: dict[str, _Holder] = {}
         """By uid."""
         self._pools: dict[PoolId, dict[DeviceId, _Holder | _Held]] = {}
@@ -228,7 +228,7 @@ class Holders:
 
 
 def _uses(known: Mapping[str, Device], device: DeviceId) -> Consumption:
-    """What the device consumes."""
+    """Returns the device's consumption of counters."""
     return known[device[2]].consumes if device[2] in known else ()
 
 

@@ -43,7 +43,7 @@ class Pool:
     pool_id: PoolId
     incomplete: bool = False
     invalid: str = ""
-    """What is wrong with it; empty if nothing is."""
+    """Why the pool is invalid; empty if it is valid."""
     devices: tuple[PoolDevice, ...] = ()
     elsewhere: tuple[PoolDevice, ...] = ()
     counters: Amounts = field(default_factory=dict)

@@ -36,7 +36,7 @@ class Unreadable:
             self.on_problem(problem.kind, problem.name, problem)
 
     def summary(self) -> str:
-        """The first problems as a text of bounded length; empty if there are none."""
+        """Returns the first problems as a text of bounded length; empty without problems."""
         if not self._first:
             return ""
         texts = [f"{problem!s:.300}" for problem, _ in zip(self._first.values(), range(SHOWN), strict=False)]

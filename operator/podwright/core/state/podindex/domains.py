@@ -70,7 +70,7 @@ class Domains:
         self.of_node = of_node
         self.counted = counted
         self.empty = empty
-        """The domain of the empty label value; `count` if there is none."""
+        """The domain of the empty label value; `count` if no node has it."""
         self.full = bool(counted is of_node and not (of_node == count).any())
         """Every row has the label and is eligible."""
         self._ids: Rows | None = None

@@ -55,7 +55,7 @@ the memory.
 
 
 def _note(known: _Change | None, row: int, by: int) -> _Change:
-    """What is known of a label, and a further change."""
+    """Returns the known changes of a label with a further one."""
     if known is None:
         return row if by > 0 else ~row
     if isinstance(known, int):

@@ -26,7 +26,7 @@ MAX_GONE: Final = 1 << 16
 FORGOTTEN_AT_ONCE: Final = 8
 """How many chunks one call of `forget` drops, which takes milliseconds."""
 MAX_AMOUNT: Final = 2**44
-"""What a pod counts at most: the sums of half a million such pods are exact."""
+"""The cap on each amount of a pod: sums over half a million such pods are exact."""
 
 
 class PlacedDemand(NamedTuple):

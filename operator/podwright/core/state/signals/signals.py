@@ -467,7 +467,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _age(text: str | None, now: float) -> float | None:
-    """How many seconds ago an RFC 3339 time was; None if the text is none."""
+    """Returns how many seconds ago an RFC 3339 time was; None without a valid time."""
     if text is None or len(text) > MAX_TEXT:
         return None
     try:
