@@ -1,4 +1,4 @@
-"""What required pod affinity and anti-affinity demand of the members of a gang together."""
+"""The rules of required pod affinity and anti-affinity for all members of a gang."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class CycleClaims:
         return found
 
     def allocation(self, position: int) -> Allocation | None:
-        """What the claim has, or another pod of the group has in flight for it."""
+        """Returns the claim's allocation, or the one that another pod of the group has in flight for it."""
         return self.shared.get(position) or self.claims[position].allocation
 
     def _is_open(self, position: int) -> bool:

@@ -172,7 +172,7 @@ class Evaluation:
         return _Asked(problem, allocator.verdicts(problem, self._choice), [claim.key for claim in claims])
 
     def devices_here(self, found: CycleClaims, slot: int) -> DevicesHere | None:
-        """What keeps the open claims from the devices of nodes such as the one in this row; None if no claim is
+        """Returns what keeps the open claims from devices of nodes such as the one in this row; None if no claim is
         open.
         """
         variant = found.variant(self._cache.table, slot)

@@ -28,7 +28,7 @@ from podwright.core.state.devices.pools import Pool, PoolDevice
 from podwright.core.state.nodeinfo import NodeInfo
 
 TOGETHER, SHARED, TAKEN, TAINTED, FEWER, UNMATCHED, NONE = range(7)
-"""What keeps a request from the closest device, the nearest first. TOGETHER: nothing, if it were the only request.
+"""The obstacles between a request and the closest device, the smallest first. TOGETHER: only the other requests.
 SHARED: too little is left of the device or its board. FEWER: the node has fewer matching devices than the request asks
 for.
 """
@@ -52,7 +52,7 @@ class Shortage(NamedTuple):
 
 
 class DevicesHere:
-    """What keeps the claims of a pod from the devices of nodes."""
+    """The obstacles between a pod's claims and the devices of nodes."""
 
     def __init__(self, cache: Cache, problem: AllocationProblem, names: Sequence[str]) -> None:
         """`names`: of the problem's claims."""
@@ -230,7 +230,7 @@ def _amount(ask: Ask) -> str:
 
 
 def users_of(cache: Cache, claim: ResourceClaim) -> str:
-    """The placed pods that use the claim, such as `pod default/a`, or its pod group; "" if there are none."""
+    """Returns the placed pods that use the claim, such as `pod default/a`, or its pod group; "" if no pod does."""
     if claim.for_groups:
         return f"pod group {listed([key.partition(':')[2] for key in claim.for_groups[:MOST_NAMED]])}"
     pods = (info.pods[uid].key for uid in claim.reserved_for if (info := cache.placement(uid)) is not None)

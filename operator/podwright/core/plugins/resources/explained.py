@@ -1,6 +1,4 @@
-"""What a node lacks of the resources that a pod requests, and smaller requests: the containers that request most get
-less.
-"""
+"""The resources that a node lacks for a pod, and smaller requests: the containers that request most get less."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ def _overhead_of(pod: PodInfo) -> Mapping[str, int]:
 
 
 def _shortfalls(checked: Checked, node: NodeInfo) -> Iterator[str]:
-    """What the node lacks for the pod, resource by resource."""
+    """Yields a text for each resource that the node lacks for the pod."""
     if len(node.pods) + 1 > node.allocatable(PODS):
         yield f"{len(node.pods)} pods are on it and it takes {node.allocatable(PODS)}"
     for resource, amount in checked:
@@ -160,7 +158,7 @@ def changes_of_pod(checked: Checked, pod: PodInfo, node: NodeInfo) -> Iterator[P
 
 
 def lacking(checked: Checked, node: NodeInfo) -> Mapping[str, int]:
-    """What the node lacks for the pod, by resource; empty if smaller requests would not be enough."""
+    """Returns the amounts that the node lacks for the pod; empty if smaller requests would not be enough."""
     if len(node.pods) + 1 > node.allocatable(PODS):
         return {}
     free = {name: max(0, node.allocatable(name) - node.requested.get(name, 0)) for name, _ in checked}

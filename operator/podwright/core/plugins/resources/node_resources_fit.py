@@ -240,7 +240,7 @@ class NodeResourcesFit(
         return helps
 
     def _freed_by(self, pod: PodInfo) -> Iterable[Hashable]:
-        """What the pod requests, unless it takes held room, and the node where it may hold some itself."""
+        """Yields the pod's requests, unless it takes held room, and the node where it may hold some itself."""
         yield "" if pod.priority >= SYSTEM_CRITICAL else pod.requests
         if own := self.handle.cache.nominator.node_of(pod.uid):
             yield own

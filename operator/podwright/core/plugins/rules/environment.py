@@ -135,7 +135,7 @@ COUNTS: Final = Library(
 
 
 def variables_with(signals: Iterable[str]) -> Mapping[str, Type]:
-    """The variables, with these signals of the node. If there are none, `signals` is unknown."""
+    """Returns the variables, with these signals of the node. Without signals, `signals` is unknown."""
     fields = dict.fromkeys(signals, DOUBLE)
     return {**VARIABLES, SIGNALS: object_of("podwright.Signals", fields)} if fields else VARIABLES
 

@@ -74,7 +74,7 @@ class Expression:
         self._score = Score(compiled.operation, kind_of_type(self.program.result_type))
         self._bounded = Bounded(self._score)
         self.inputs = inputs = inputs_of(self.program.tree, free_variables(self.program.tree), evaluator_of)
-        """What it reads besides the node."""
+        """The inputs besides the node."""
         self.times = tuple(part for part in inputs if isinstance(part, TimeInput))
         """The parts that read nothing but the time."""
         if problem := next(filter(None, (part.problem() for part in self.times)), ""):

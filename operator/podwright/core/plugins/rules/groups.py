@@ -149,7 +149,7 @@ class RuleGroup(ABC, Generic[R, V]):
     @staticmethod
     @abstractmethod
     def _settings(rule: R) -> Sequence[int]:
-        """What the result depends on besides the rule's expression."""
+        """Returns the rule's settings, besides its expression, that the result depends on."""
 
     @abstractmethod
     def _column(self, rule: R, subject: RuleSubject) -> Column:

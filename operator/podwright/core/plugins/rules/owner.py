@@ -12,8 +12,8 @@ from podwright.core.objects.dataclass import dataclass
 class RuleOwner:
     """The policy that rules belong to, and what only they can read. Compared by identity.
 
-    `params_from`: namespace and name of the ConfigMap with more params; None: there is none. `scope`: the only
-    namespace whose pods are counted, "" for all.
+    `params_from`: namespace and name of the ConfigMap with more params; None: no ConfigMap. `scope`: the only namespace
+    whose pods are counted, "" for all.
     """
 
     policy: str

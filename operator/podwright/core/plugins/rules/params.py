@@ -30,7 +30,7 @@ class Params:
         self._merged = own
 
     def problem(self, unreadable: Unreadable) -> str:
-        """What is wrong with the ConfigMap, and what is used instead; "" if nothing."""
+        """Returns the problem of the ConfigMap, and what is used instead; "" without a problem."""
         self.current()
         config_map = self._config_map
         if config_map is None:

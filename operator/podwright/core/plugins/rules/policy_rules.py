@@ -79,7 +79,7 @@ class PolicyRules(
         self.scope = _scope(self.rules.reads)  # type: ignore[misc]  # a ClassVar, which depends on the rules here
 
     def params_problem(self, unreadable: Unreadable) -> str:
-        """What is wrong with ConfigMaps that the rules take params from; "" if nothing."""
+        """Returns the problems of the ConfigMaps that the rules take params from; "" without problems."""
         return "; ".join(filter(None, (params.problem(unreadable) for params in self.params.values())))
 
     def hints(self) -> Sequence[EventHint]:

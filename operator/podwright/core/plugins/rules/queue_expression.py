@@ -23,7 +23,7 @@ from podwright.core.state.cache import Cache
 
 _VARIABLES: Final = frozenset(("pod", NAMESPACE, "params", "policy"))
 _POD_FIELDS: Final = frozenset(("name", "namespace", "labels", "priority", "schedulerName", "requests", "owner"))
-"""What is known of placed pods."""
+"""The fields of `pod` that are known of placed pods as well."""
 
 
 class QueueExpression:

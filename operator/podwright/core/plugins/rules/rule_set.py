@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from podwright.core.state.columns.table import NodeTable
 
 MOST_WORK: Final = 60_000_000
-"""What the rules of a policy may cost for a new pod, in units of CEL: about the 60 s that a child process has."""
+"""The cost limit of a policy's rules for a new pod, in CEL's cost units: about the 60 s that a child process has."""
 Normalization = Literal["None", "Max", "MinMax"]
 
 
@@ -82,7 +82,7 @@ class RuleSet:
 
     @property
     def reads(self) -> Reads:
-        """What all rules together read of nodes and placed pods."""
+        """The data of nodes and placed pods that the rules read."""
         return reduce(or_, (each.reads for _, each in self._expressions), Reads(0))
 
     @property

@@ -238,8 +238,8 @@ Inputs = dict[Input | TimeInput, None]
 def inputs_of(
     tree: TreeNode, free: Mapping[int, frozenset[str]], evaluator: Callable[[TreeNode], Evaluate]
 ) -> Sequence[Input | TimeInput]:
-    """What an expression reads besides the node, each part once. `free`: the free variables of each part by its id;
-    `evaluator` makes a function that evaluates a part.
+    """Returns the inputs of an expression besides the node, each once. `free`: the free variables of each part by its
+    id; `evaluator` makes a function that evaluates a part.
     """
     found: Inputs = {}
     _collect(tree, frozenset(), found, lambda node: TimeInput(evaluator(node)) if free[id(node)] == {NOW} else None)

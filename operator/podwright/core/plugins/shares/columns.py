@@ -1,7 +1,7 @@
-"""What is free of each device of all nodes, as columns, and what the pods on the nodes ask for.
+"""The free part of each device of all nodes, as columns, and the requests of the pods on the nodes.
 
-A row is written again when its node, a pod on it, or the use of its devices changes; then its version rises. A sync of
-many rows may end at a point, and goes on where it was.
+A row is rewritten, and its version rises, when its node, a pod on it, or the use of its devices changes. A sync of many
+rows may pause, and resumes where it stopped.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _MAX_BYTES: Final = 32 << 20
 
 
 class _State(NamedTuple):
-    """What is free in some rows. `free`, `size`: float64[rows, devices] by kind."""
+    """The free resources in some rows. `free`, `size`: float64[rows, devices] by kind."""
 
     cpu: Int64s
     memory: Int64s
@@ -173,7 +173,9 @@ def _room(free: Floats, size: Floats, shares: Floats | float) -> Bools:
 
 
 def _without(free: Floats, size: Floats, ask: ShareAsk) -> tuple[Floats, Bools]:
-    """What is left where the fullest devices with room give what is asked, and the rows that have enough of them."""
+    """Returns what is free after the fullest devices with room give what is asked; bool[rows]: enough devices have
+    room.
+    """
     if not ask.devices:
         return free, np.ones(len(free), np.bool_)
     room = _room(free, size, ask.share)

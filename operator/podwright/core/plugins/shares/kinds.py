@@ -26,7 +26,7 @@ WHOLE: Final = inf
 
 
 class ShareAsk(NamedTuple):
-    """What a pod asks of one kind: how many devices, and how much of each; WHOLE: all of it. 0 devices: nothing."""
+    """A pod's request for one kind: how many devices, and how much of each; WHOLE: all of it. 0 devices: nothing."""
 
     devices: int
     share: float
@@ -82,7 +82,7 @@ class SharedDevices:
     )
 
     def ask(self, pod: PodInfo, cache: Cache) -> ShareAsk:
-        """What the pod asks for; of claims, the first request that names the class."""
+        """Returns the pod's ask; of claims, that of the first request that names the class."""
         if self.resource:
             return self.ask_of(pod.requests.amounts)
         if not pod.resource_claims:
@@ -99,7 +99,7 @@ class SharedDevices:
         return ShareAsk(found.count, WHOLE if share is None else float(share.nanos))
 
     def ask_of(self, amounts: Mapping[str, int]) -> ShareAsk:
-        """What requests of these amounts ask for."""
+        """Returns the ask of requests with these amounts."""
         amount = amounts.get(self.resource, 0)
         return ShareAsk(-(-amount // self.units_per_device), min(amount, self.units_per_device)) if amount else NOTHING
 

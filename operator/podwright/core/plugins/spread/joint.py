@@ -1,4 +1,4 @@
-"""What hard spread constraints demand of the members of a gang together."""
+"""The rules of hard spread constraints for all members of a gang."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class SpreadPreScoreState:
 
     @cached_property
     def ignored(self) -> Bools | None:
-        """bool[feasible]: nodes that lack one of the keys; None if there are none."""
+        """bool[feasible]: nodes that lack one of the keys; None if no node does."""
         if not self._all_keys:
             return None
         if self._impossible:

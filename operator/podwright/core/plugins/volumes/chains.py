@@ -1,4 +1,4 @@
-"""What changes in the choice of volumes if a node reaches some volumes more, or some fewer, than a similar node.
+"""The changes of the choice of volumes if a node reaches some volumes more, or some fewer, than a similar node.
 
     a volume more ─► the first claim for which it is better takes it
         ─► the volume that this claim had is one more for later claims ─► …
@@ -88,7 +88,7 @@ class Chains:
         self._known: dict[tuple[int, frozenset[int], frozenset[int]], Reassignment] = {}
 
     def change(self, more: frozenset[int], fewer: frozenset[int]) -> Reassignment | None:
-        """What changes with these volumes more and fewer. None: it is cheaper to choose again."""
+        """Returns the changes with these volumes more and fewer; None if it is cheaper to choose again."""
         size = len(more) + len(fewer)
         steps = _NEVER if size <= 1 else len(self._choosers) // size
         path: list[tuple[tuple[int, frozenset[int], frozenset[int]], Reassignment]] = []
@@ -137,7 +137,7 @@ class Chains:
         return None if best == _NEVER else best
 
     def _next_best(self, index: int, menu: Menu, fewer: frozenset[int]) -> int | None:
-        """What the claim takes without the volumes that are fewer."""
+        """Returns the volume that the claim takes if those in `fewer` are missing."""
         choice = self._choosers[index].choice
         if choice is None or choice not in fewer:
             return choice

@@ -36,7 +36,7 @@ _FEW_CLAIMS: Final = 4
 
 
 class MatchOutcome(Protocol):
-    """True if there is a plan, and what it uses. `reason`: why there is none; empty if there is one."""
+    """The result of choosing volumes on a node. `reason`: why there is no plan; empty if there is one."""
 
     @property
     def reason(self) -> str: ...
@@ -72,8 +72,8 @@ class VolumePlan:
     reason: str = ""
 
     def usage(self) -> Mapping[str, tuple[int, int]]:
-        """(requested, available) bytes by storage class: of static volumes or, if there are none, of capacities for new
-        ones.
+        """Returns (requested, available) bytes by storage class: of static volumes or, without them, of capacities for
+        new volumes.
 
         All new volumes of a class share one capacity.
         """

@@ -9,8 +9,8 @@ from podwright.core.objects.selectors import Labels, Requirement
 from podwright.core.objects.volumes import VolumeAffinity
 
 Signature = tuple[str | bool | None, ...]
-"""What matters of a node's labels, for each label key: its value, None if it has none, True if the value is not
-mentioned.
+"""The relevant part of a node's labels, for each label key: the value, None if the node lacks the label, True if no
+requirement mentions the value.
 """
 
 

@@ -134,7 +134,7 @@ class VolumePool:
         return self._shelves.values()
 
     def wanted(self, claim: PersistentVolumeClaim) -> Wanted:
-        """What the claim can take."""
+        """Returns the volumes that the claim can take."""
         claimed = self._claimed.get((claim.namespace, claim.name), ())
         for volume in (*claimed, *self._index.reserved(claim)):
             if claim.reserved_by(volume) and _fits_claim(claim, volume):

@@ -37,8 +37,8 @@ class VolumeChoice:
 
 
 class _Dependent(NamedTuple):
-    """What an affinity decides about: a volume of a pool, by its rank, or (`pool` is None) the reserved volume of the
-    claim of this number.
+    """A choice that an affinity decides about: a volume of a pool, by its rank, or (`pool` is None) the reserved volume
+    of the claim of this number.
     """
 
     pool: VolumePool | None
@@ -66,11 +66,11 @@ class SimilarNodes:
             self._find_dependents()
 
     def choice(self, signature: Signature, labels: Labels) -> VolumeChoice | None:
-        """What the claims choose on a node with these labels, which have this signature. None: it is cheaper to choose
+        """Returns the choice on a node with these labels, which have this signature; None if it is cheaper to choose
         again.
 
-        If no volume can be provisioned, `unfilled` may name other claims than those that find none on this node, but is
-        empty only if all find one.
+        If no volume can be provisioned, `unfilled` may name other claims than those that find no volume on this node,
+        but is empty only if all find one.
         """
         if not self._wide:
             return None
@@ -139,7 +139,7 @@ class _ImaginedNode:
         return dependent.pool is None or dependent.pool.free[dependent.number].name in self._taken
 
     def choice_with(self, more: Sequence[_Dependent], fewer: Sequence[_Dependent]) -> VolumeChoice | None:
-        """What the claims choose on a node that reaches these volumes more, and these fewer. None: it is cheaper to
+        """Returns the choice on a node that reaches these volumes more, and these fewer; None if it is cheaper to
         choose again.
         """
         changes = []
@@ -203,7 +203,7 @@ def _tally(wanted: Wanted, volume: PersistentVolume) -> Tally:
 
 
 def _other_than(values: AbstractSet[str]) -> str:
-    """A value that is none of these."""
+    """Returns a value that is not in `values`."""
     other = "-"
     while other in values:
         other += "-"
