@@ -268,7 +268,7 @@ def rooms_of(
 
 
 def whole_slices(near: Closeness, pods: Sequence[PodInfo]) -> int:
-    """How many of the pods are in each slice; 0 if some slices have more or fewer than others, or if there are none."""
+    """Returns how many of the pods are in each slice; 0 without slices, or if slices differ in size."""
     if not near.slice_size:
         return 0
     sizes = Counter(near.slice_of(pod.labels) for pod in pods)

@@ -56,8 +56,8 @@ class Displacing:
     def search(
         self, solve: Solver, seconds: float, start: Iterable[tuple[PodInfo, int]]
     ) -> tuple[Answer | None, Decisions]:
-        """What the solver says, None if there is nothing to evict; and the decisions, none if nothing is found that holds.
-        `start`: pods with the slots of nodes that they get without. Raises TooLargeError.
+        """Returns the solver's answer, None without candidates for eviction, and the decisions, empty if no solution
+        passes all filters. `start`: pods with the slots of nodes that they get without evictions. Raises TooLargeError.
         """
         bounds = CapacityBounds(self._framework, self._cache, self._pods)
         potential = PotentialVictims(self._framework, self._cache, self._pods, self._highest, bounds)

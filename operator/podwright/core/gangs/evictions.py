@@ -108,7 +108,7 @@ class Evictions:
         return np.array([kind.column for kind in self.kinds], np.int64)
 
     def on(self, slot: int, resource: str) -> tuple[Positions, Sequence[int], int]:
-        """What units hold of a resource on a node: the variables, how much of it goes with each, and all of it."""
+        """Returns what units hold of a resource on a node: the variables, the amount that each frees, and the total."""
         held = [kind for kind in self._on.get(slot, ()) if kind.uses[slot].get(resource, 0)]
         amounts = [kind.uses[slot][resource] for kind in held]
         total = sum(amount * len(kind.units) for kind, amount in zip(held, amounts, strict=True))

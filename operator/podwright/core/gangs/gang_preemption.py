@@ -291,7 +291,7 @@ def select_victims(
 
 
 def _refusal(transaction: CacheTransaction, placements: Sequence[Placement]) -> Status | None:
-    """What refuses a member beside the pods that are reprieved, which may hold what the members of a queue need."""
+    """Returns the refusal of a member beside the reprieved pods, which may hold what a queue's members need."""
     cache = transaction.cache
     if not cache.refusals:
         return None
@@ -363,7 +363,7 @@ def preempts_from(group: PodGroup, pods: Sequence[PodInfo]) -> float:
     if not group.preemption_delay:
         return 0.0
     created = parse_time(group.order[0] or None, "metadata.creationTimestamp") or 0.0
-    # Members that were evicted are made anew.
+    # Evicted members are created again.
     return max(created, min(pod.creation for pod in pods)) + group.preemption_delay
 
 

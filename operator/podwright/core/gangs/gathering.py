@@ -114,7 +114,7 @@ class GatheringGangs:
         return [each.name for each in gathered if not self._adopts(each)]
 
     def _turn(self, reservation: Reservation) -> tuple[float, float]:
-        """What sorts the gangs of a queue."""
+        """Returns the key by which the gangs of a queue are sorted."""
         waiting = self._cache.groups.members(reservation.group).unplaced()
         return min(map(_importance, waiting), default=(inf, inf))
 

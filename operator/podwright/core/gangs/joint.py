@@ -4,8 +4,8 @@
         ─► each member goes through all filters ─┬─► a placement ─► once more, closer together
                                                  └─► one is refused: without it there, again
 
-There are three ends: a placement, a proof that there is none, or none that was found, with the bound that ended the
-search. A solution that the filters refuse ends the proof: the program does not know what they do.
+The result is a placement, a proof that none exists, or the bound that ended the search before either. If filters refuse
+a solution, nothing can be proved, because the program does not contain all their rules.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Joint:
     solve: Solver
 
     def plan(self, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | str:
-        """A placement of the waiting members, or a text that says why there is none. Leaves the cache as it was."""
+        """Returns a placement of the waiting members, or why there is no placement. Leaves the cache as it was."""
         if len(pods) < 2 or (needed := self.cache.groups.lacking(self.group)) > len(pods):
             return ""
         bounds = CapacityBounds(self.framework, self.cache, pods, crowded=True)

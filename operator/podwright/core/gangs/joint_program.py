@@ -196,7 +196,7 @@ class JointProgram:
         """A place to change what nodes take of each kind, and to add kinds."""
 
     def _told_apart(self, pod: PodInfo) -> Hashable:
-        """What a kind has in common besides what filters read."""
+        """Returns what the pods of a kind must have in common, besides all that filters read."""
         return None
 
     def _aim(self, least: int) -> None:
@@ -263,8 +263,8 @@ class JointProgram:
             self._resource(resource, amounts, table.allocatable(resource) - table.requested(resource))
 
     def _resource(self, resource: str, amounts: Sequence[int], free: Int64s) -> None:
-        """What nodes have of a resource, and that it is enough for one of the members that need more than half of it,
-        for two of those that need more than a third, and so on.
+        """Adds the rows of a resource: its amount on each node, and that this serves one of the members that need more
+        than half of it, two of those that need more than a third, and so on.
         """
         unit = common_unit(amounts)
         if not unit:

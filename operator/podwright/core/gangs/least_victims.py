@@ -79,8 +79,8 @@ class LeastVictims:
     now: float
 
     def improve(self, attempt: Try, found: Found) -> Found:
-        """What is found, or something better. `attempt`: found it, or is the first that did not. Leaves the cache as it
-        was.
+        """Returns `found`, or something better. `attempt`: the one that found it, or the first that failed. Leaves the
+        cache as it was.
         """
         cache, group, bounds = self.joint.cache, self.joint.group, attempt.bounds
         if why_infeasible(group, cache, bounds, emptied=True) is not None:
@@ -164,7 +164,7 @@ class LeastVictims:
     def _in_question(
         self, potential: PotentialVictims | ClaimedVictims, found: Found, members: Sequence[PodInfo]
     ) -> Sequence[Unit]:
-        """The units that a better answer may evict; none if there is none."""
+        """Returns the units that a better answer may evict; empty if `found` cannot be improved."""
         units = potential.candidates
         if not isinstance(found, GangPreemption):
             return units

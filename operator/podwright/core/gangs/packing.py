@@ -183,7 +183,9 @@ def _counts(those: Collection[str], pods: Sequence[PodInfo]) -> list[int]:
 
 
 def _proof(pods: Sequence[PodInfo], counts: Sequence[int], bounds: Sequence[int]) -> _Proof:
-    """What `bounds` prove, by priority. Where all pods of a priority are placed, nothing has to be proved."""
+    """Returns the proof that `bounds` give, by descending priority. A priority with all its pods placed needs no
+    proof.
+    """
     totals = Counter(pod.priority for pod in pods)
     for number, (priority, count) in enumerate(zip(sorted(totals, reverse=True), counts, strict=True)):
         if count == totals[priority]:

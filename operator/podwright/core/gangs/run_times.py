@@ -45,7 +45,7 @@ class RunTimes:
         return min((each for each in (expected, pod.run_limit) if each), default=0.0)
 
     def is_sure(self, pod: PodInfo) -> bool:
-        """True if the pod ends at `end_of` at the latest, because it is stopped then."""
+        """True if the pod is stopped no later than `end_of`."""
         return bool(pod.run_limit) and self.declared(pod) == pod.run_limit and not pod.terminating
 
     def end_of(self, pod: PodInfo, now: float) -> float:

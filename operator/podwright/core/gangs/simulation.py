@@ -23,7 +23,7 @@ from podwright.core.plugins.gang_scheduling import WAITING, GangScheduling
 from podwright.core.state.transaction import CacheTransaction, Checkpoint
 
 WORK_OF_A_TRIAL: Final = 5_000
-"""What scheduling a member costs besides looking at nodes, in nodes looked at."""
+"""The cost of scheduling a member, besides looking at nodes, in nodes looked at."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Simulation:
     pending: set[str] = field(default_factory=set)
     """Likewise, those that returned Pending."""
     work: int = 0
-    """What was tried so far, in nodes looked at."""
+    """The work so far, in nodes looked at."""
 
     @property
     def placed(self) -> int:

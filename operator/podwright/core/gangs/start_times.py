@@ -70,8 +70,8 @@ def by_end(cache: Cache, running: Iterable[PodInfo], now: float) -> Sequence[Pod
 def fewest_ended(
     cache: Cache, ending: Sequence[PodInfo], plan: Callable[[], T | None]
 ) -> tuple[Sequence[PodInfo], T] | None:
-    """As few of these pods as possible, from the first on, after whose end there is a plan, and that plan. None: there
-    is none even after the end of all. Leaves the cache as it was. Makes a plan for each halving of their number.
+    """Returns the fewest of these pods, from the first on, after whose end there is a plan, and the plan; None if even
+    the end of all is not enough. Leaves the cache as it was. Plans once for each step of a binary search.
     """
     plans: dict[int, T] = {}
 
