@@ -52,9 +52,7 @@ def begin(
     preempt: bool = True,
     observer: Observer | None = None,
 ) -> Question | Rejection | Fault:
-    """Returns the nodes to ask extenders about, or the decision without them. For `take_nominated` and `preempt`, see
-    `cycle`.
-    """
+    """Finds the nodes to ask extenders about, or decides without. For `take_nominated` and `preempt`, see `cycle`."""
     framework, state = measured(framework, observer), CycleState(observer)
     try:
         search = find_feasible(framework, cache, pod, state, take_nominated=take_nominated)

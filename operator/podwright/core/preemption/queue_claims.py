@@ -94,9 +94,7 @@ class _Reach:
 
 @dataclass(slots=True)
 class _Part:
-    """The amounts that a unit holds in one queue. `overdue`: the whole unit has run for longer than its queues
-    allow.
-    """
+    """The amounts that a unit holds in one queue. `overdue`: all of it has run for longer than its queues allow."""
 
     reach: _Reach
     overdue: bool

@@ -96,9 +96,7 @@ class Accounts:
         self.gather_after = 0.0
         """`QueueRules.gather_after` of the queues that do not say it."""
         self.serves: Callable[[str], bool] | None = None
-        """Returns whether Podwright schedules the pods of a scheduler name. None: of every name. Whoever knows policies
-        sets it.
-        """
+        """True if pods with a scheduler name are ours. None: all are. Whoever knows policies sets it."""
         self.place_rules: Any = None
         """`Cache.place_rules` while queues name flavors. Whoever makes bounds sets it."""
         self._cache = cache
@@ -586,7 +584,7 @@ class Accounts:
         return tree.tracked(self.plain_amounts(pod)) if self.devices.classes else tree.tracked_of(pod.requests)
 
     def amounts_together(self, pods: Iterable[PodInfo], place: Collection[str]) -> dict[str, int]:
-        """Returns the amounts that these pods of a queue take on nodes of these flavors. A claim that they share counts
+        """Returns the amounts of these pods of a queue on nodes of these flavors. A claim that they share counts
         once.
         """
         found, seen = dict[str, int](), set[Key]()
@@ -800,9 +798,7 @@ class Accounts:
         return self.membership.restricted
 
     def queue(self, name: str) -> Queue:
-        """Returns a queue of the tree, with the amounts of its pods and of those below. Raises KeyError for other
-        names.
-        """
+        """Returns a queue of the tree with the amounts of its pods and those below. Raises KeyError for other names."""
         queue = self.tree().get(name)
         if queue is None:
             raise KeyError(name)

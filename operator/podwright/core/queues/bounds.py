@@ -313,9 +313,7 @@ class Bounds:
         return None
 
     def _in_all_places(self, pod: PodInfo, *, trying: bool) -> Bound | None:
-        """Returns the bound that forbids the pod to start in any of its places, with the messages of all; None if one
-        allows it.
-        """
+        """Returns the bound that forbids the pod to start in all its places; None if it may start in one of them."""
         found: list[Bound] = []
         for place in self._places.of(pod):
             bound = self.at(pod, place, trying=trying)

@@ -65,8 +65,8 @@ def waiting_below(queues: Queues, name: str) -> int:
 
 
 def held_by(queues: Queues, name: str) -> Mapping[str, int]:
-    """What the pods of the queue and of those below have on nodes: of the resources that any queue names, and if this
-    one names none and has few below, of all others as well.
+    """Returns the amounts that the pods of the queue and of those below have on nodes, of resources that any queue
+    names. Adds all other resources if the queue has no quotas and at most MOST_BELOW queues below it.
     """
     queue, sums = queues.queue(name), Counter[str]()
     below = () if queue.spec.quotas else queues.tree().below([name])
