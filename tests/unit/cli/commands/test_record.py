@@ -43,11 +43,21 @@ class Lines(io.BytesIO):
     async def wait_for(self, *words):
         while not any(all(word in line for word in words) for line in self.getvalue().decode().splitlines()):
             self.changed.clear()
-            await asyncio.wait_for(self.changed.wait(), 20)
+            await asyncio.wait_for(self.changed.wait(), PATIENCE_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def running_sandbox():
+    """Closes after the threads that recordings left running, which would connect again and again."""
+    async with Sandbox(kubelet=False, controllers=False) as sandbox:
+        yield sandbox
+        for thread in threading.enumerate():
+            if thread.name.startswith("podwright "):
+                await asyncio.to_thread(thread.join)
 
 
 async def test_what_a_cluster_does_is_recorded_and_can_be_replayed(tmp_path):
-    async with Sandbox(kubelet=False, controllers=False) as sandbox:
+    async with running_sandbox() as sandbox:
         api = SandboxApi(sandbox.url)
 
         async def request(*args):
@@ -90,7 +100,7 @@ def kubeconfig_of(sandbox, path):
 async def test_a_pod_that_comes_before_the_first_list_is_part_of_the_stream(tmp_path, monkeypatch):
     began = time.time()
     monkeypatch.setattr("podwright.simulator.replay.record.time.time", lambda: began)
-    async with Sandbox(kubelet=False, controllers=False) as sandbox:
+    async with running_sandbox() as sandbox:
         api = SandboxApi(sandbox.url)
         connection = LiveConnection(kubeconfig=kubeconfig_of(sandbox, tmp_path / "kubeconfig"))
         for path, raw in (("/api/v1/nodes", node("a")), (collection_path(pod("new")), pod("new", on="a"))):
@@ -116,13 +126,10 @@ class Stuck:
 
 
 async def test_a_recording_ends_when_a_line_cannot_be_written(tmp_path):
-    async with Sandbox(kubelet=False, controllers=False) as sandbox:
+    async with running_sandbox() as sandbox:
         await asyncio.to_thread(SandboxApi(sandbox.url).request, "POST", "/api/v1/nodes", node("a"))
         connection = LiveConnection(kubeconfig=kubeconfig_of(sandbox, tmp_path / "kubeconfig"))
         recorder = await asyncio.wait_for(record(connection, Stuck(), None, asyncio.Event()), 30)
-        for thread in threading.enumerate():  # what it left running would connect to a server that is about to close
-            if thread.name == "podwright snapshot":
-                await asyncio.to_thread(thread.join)
     assert recorder.lines == 0
 
 
