@@ -13,6 +13,7 @@ import yaml
 from podwright.sandbox import SandboxThread
 from podwright.sandbox.server import SNAPSHOTS
 from podwright.sandbox.tables import at, duration
+from support.waiting import PATIENCE_SECONDS
 
 from .conftest import PODS, running
 
@@ -121,7 +122,7 @@ def test_the_command_serves_until_sigterm():
         with urllib.request.urlopen(f"{url}/api/v1/nodes/node-0002") as answer:
             assert answer.status == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     assert not path.exists()
 
 

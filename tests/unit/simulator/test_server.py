@@ -11,7 +11,7 @@ from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP
 from podwright.simulator.server import RequestLimits, SimulationServer
 from support.objects.builders import make_policy
 from support.simulator.kit import copy_of, loaded, node, pod
-from support.waiting import patience
+from support.waiting import PATIENCE_SECONDS, patience
 
 
 @pytest.fixture
@@ -173,13 +173,13 @@ async def test_a_bounded_number_of_requests_waits(cluster):
     def read():
         if reads:
             reading.set()
-            go.wait(10)
+            go.wait(PATIENCE_SECONDS)
         reads.append(1)
         return cluster
 
     async with asking(cluster, read=read, limits=RequestLimits(waiting=1)) as client:
         slow = asyncio.create_task(post(client, "/v1/reload", {}))
-        await asyncio.to_thread(reading.wait, 10)
+        await asyncio.to_thread(reading.wait, PATIENCE_SECONDS)
         status, body = await post(client, "/v1/simulate", {"hypotheses": []})
         assert (status, body["error"]) == (429, "too many requests wait")
         assert (await client.get("/healthz")).status == 200

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from podwright.testing import Process, processes, wait_until
+from support.waiting import PATIENCE_SECONDS
 
 _THREADS = """
 import hashlib, threading
@@ -27,7 +28,7 @@ def test_no_thread_of_a_paused_process_runs(tmp_path: Path) -> None:
     process = Process("threads", [sys.executable, "-c", _THREADS], tmp_path / "log")
     process.start()
     try:
-        wait_until(lambda: "running" in process.log.read_text(), 10, "the threads run")
+        wait_until(lambda: "running" in process.log.read_text(), PATIENCE_SECONDS, "the threads run")
         tasks = Path(f"/proc/{process.pid}/task")
         for _ in range(30):
             process.pause()
@@ -44,7 +45,7 @@ def test_pausing_a_process_that_has_ended_does_not_wait(tmp_path: Path) -> None:
     try:
         process.pause()
         process.resume()
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     finally:
         process.kill()
 

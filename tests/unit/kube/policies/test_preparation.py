@@ -15,7 +15,7 @@ from podwright.api.spec.rules import MAX_EXPRESSION
 from podwright.core.plugins.rules import expression as module
 from support.http.kit import says
 from support.policies.controlled import controlled, policy
-from support.waiting import patience
+from support.waiting import PATIENCE_SECONDS, patience
 
 numbers = itertools.count()
 
@@ -42,7 +42,7 @@ def blocked(monkeypatch):
 
     def waiting(self, text, **given):
         threads.append(threading.current_thread().name)
-        assert released.wait(10)
+        assert released.wait(PATIENCE_SECONDS)
         whole(self, text, **given)
 
     with monkeypatch.context() as patched:

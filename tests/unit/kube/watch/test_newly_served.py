@@ -14,7 +14,7 @@ from podwright.kube.watch.selectors import MANY_NAMES
 from podwright.kube.watch.unseen_names import UnseenNames
 from podwright.kube.watch.watches import Watches
 from support.http.kit import api, forever, page, says, streams, without_pauses
-from support.waiting import until
+from support.waiting import PATIENCE_SECONDS, until
 
 
 class Any:
@@ -137,4 +137,4 @@ async def test_a_refused_watch_of_the_default_scheduler_is_not_waited_for():
         names.add(["default-scheduler"])
         await until(lambda: script.requests)
         assert (watches.missing(), watches.missing(required=False)) == ([], [DEFAULT_SCHEDULER_WATCH])
-        await asyncio.wait_for(watches.wait_until_synced(), 5)
+        await asyncio.wait_for(watches.wait_until_synced(), PATIENCE_SECONDS)
