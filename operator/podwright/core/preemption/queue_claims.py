@@ -50,7 +50,7 @@ class _Level:
     surplus: int
     """How much more of the claim's main resource it had at first than it keeps."""
     min_runtimes: tuple[float, float]
-    """Of its pods, before a pod of their own queue, or another queue, may have them evicted."""
+    """The seconds that its pods run before pods of their own queue, or of another one, may have them evicted."""
 
     def keeps_guarantee(self, amounts: Mapping[str, int], assumed: Mapping[str, int]) -> bool:
         """True if the queue has at least its guarantee without these amounts, and without what is `assumed` to have a
@@ -160,7 +160,7 @@ class QueueClaim:
         self._exact = next((i for i, level in enumerate(self._path) if self._is_rounded_up(level)), len(self._path))
         """How many levels of the claim do not need the unit by which their share was rounded up."""
         self._limits = [level for index, level in enumerate(self._path) if self._over_limit(index, going=True)]
-        """Those of the claim's queues whose limits forbid it now. The highest is the last."""
+        """The claim's queues whose limits forbid it now. The highest is the last."""
         capacity = self._tree.top.share
         self._main = max(
             sorted(self._short), key=lambda r: Fraction(self._request[r], capacity.get(r) or 1), default=""

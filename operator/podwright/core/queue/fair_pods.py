@@ -22,7 +22,7 @@ from podwright.core.queue.queued_pod import QueuedPod
 from podwright.core.queue.room import RoomWaiters
 
 KEYS_PER_STEP: Final = 16
-"""Of how many queues the keys are read again at a time after the capacity has changed."""
+"""How many queues' keys are read at a time after the capacity has changed."""
 MANY: Final = 512
 """More pods than these are put in their queues in steps."""
 PODS_PER_STEP: Final = 64
@@ -68,7 +68,7 @@ class _Line:
 
 _NO_LINES: Final[KeyedHeap[_Line]] = KeyedHeap()
 _NO_PODS: Final[KeyedHeap[QueuedPod]] = KeyedHeap()
-"""Nothing is added to these."""
+"""Shared empty heaps, which stay empty."""
 
 
 class FairPods:

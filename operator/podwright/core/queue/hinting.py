@@ -53,7 +53,7 @@ class Hinting:
         self._matching: dict[tuple[int, frozenset[str]], tuple[Hints, dict[ClusterEvent, frozenset[str]]]] = {}
 
     def registered_for(self, plugins: frozenset[str], pod: PodInfo, event: ClusterEvent) -> frozenset[str]:
-        """Those of the plugins that have a hint for this event. Cached by set of plugins."""
+        """Returns those of the plugins that have a hint for this event. Cached by set of plugins."""
         if event.resource == ANY:
             return plugins
         hints = self._hints_of(pod)
@@ -73,7 +73,7 @@ class Hinting:
         self._matching.clear()
 
     def helped(self, plugins: Iterable[str], queued: QueuedPod, occurrence: Occurrence) -> set[str]:
-        """Those of the plugins whose hints say that the event may help the pod.
+        """Returns those of the plugins whose hints say that the event may help the pod.
 
         For a costly pod the hints are not called, because they would check all its terms at each event: any event for
         which there is a hint may help it, after its backoff. The lane bounds how often it is retried.

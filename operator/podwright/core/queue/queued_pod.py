@@ -70,7 +70,9 @@ class QueuedPod:
     for_room: bool = False
     """The current attempt is due to an event after which its group might have room."""
     room_in_vain: bool = False
-    """So was the last one, which failed. So there was room only by counting, and as far as is known there still is."""
+    """The last attempt was due to such an event, too, and failed. As far as is known, there is room only by
+    counting.
+    """
     policy: str = ""
     """Name and generation of the policy that decided in the current or the last attempt, for the pod's events."""
     hints: Mapping[str, Sequence[EventHint]] | None = None

@@ -28,7 +28,7 @@ class RoomWaiters(Protocol):
 
     @property
     def plugin(self) -> str:
-        """In whose name bounds refuse pods."""
+        """The plugin in whose name bounds refuse pods."""
 
     def kind_of(self, pod: PodInfo) -> Hashable:
         """Pods of one kind that request the same are admitted alike."""
@@ -113,8 +113,8 @@ def is_held(queued: QueuedPod, turns: RoomWaiters) -> bool:
 
 
 def misled(held: Iterable[QueuedPod], turns: RoomWaiters) -> Iterator[QueuedPod]:
-    """Those of the pods whose last rejection names a bound that does not hold them back any more, although another one
-    does. They are retried to name that one. A group names what it lacks as a whole.
+    """Yields the pods whose last rejection names a bound that no longer holds them back, although another one does.
+    They are retried to name that one. A group names what it lacks as a whole.
     """
     known: dict[Hashable, bool] = {}
     for queued in held:
@@ -183,8 +183,8 @@ class HeldBack:
             alike.pods.append(queued)
 
     def in_turn(self, check: RoomCheck, waits: Callable[[QueuedPod], bool]) -> Iterator[QueuedPod]:
-        """Those that their bounds admit now, in the order of turns. A group comes as a whole. `waits`: false for a pod
-        that is to be left out from now on.
+        """Yields the pods that their bounds admit now, in the order of turns. A group comes as a whole. `waits`: false
+        for a pod that is to be left out from now on.
 
         The caller says `try_again` for each that it does retry, before it asks for the next. For the next, the depth of
         the tree is looked at, not all its queues: all that are below one that is nearer to its limit now have another

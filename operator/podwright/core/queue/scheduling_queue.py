@@ -47,9 +47,9 @@ DUE_INTERVAL: Final = 1.0
 SOON_INTERVAL: Final = 5.0
 """Seconds after such a retry until `retry_due_soon` makes another one."""
 NAMES_PER_TURN: Final = 256
-"""Of how many pods that bounds hold back it is looked at a time whether these are still the ones that they name."""
+"""How many held-back pods are checked at a time for still naming the right bound."""
 GATES_PER_TURN: Final = 256
-"""Of how many gated pods it is looked at a time whether an event opens their gates, which takes up to 25 us each."""
+"""How many gated pods are checked at a time for whether an event opens their gates, at up to 25 us each."""
 EVENTS_PER_GATE: Final = 8
 """The most events that are kept for a gated pod until it is looked at. With more, everything may have changed."""
 POD_LEFT: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
@@ -428,7 +428,7 @@ class SchedulingQueue:
         refused = dict[Hashable, bool]()
 
         def still_held(bound: Hashable, queued: QueuedPod) -> bool:
-            """Those that the limit refuses that they named are left out at once."""
+            """True if the limit that the pod named still refuses it, so that it is left out at once."""
             if bound not in refused:
                 refused[bound] = order is not None and order.refuses(bound, queued.pod)
             return refused[bound]

@@ -43,7 +43,7 @@ from podwright.core.state.devices.claims import Key
 from podwright.core.state.nodeinfo import NodeInfo
 
 QUEUES_PER_STEP: Final = 64
-"""Of how many queues the use is counted in one step."""
+"""How many queues' usage is counted in one step."""
 
 _NOTHING: Final[Mapping[str, int]] = {}
 UNKNOWN: Final = Bound("", "")
@@ -59,22 +59,22 @@ class QueuePods:
     waiting: dict[str, PodInfo] = field(default_factory=dict)
     """By uid, in the order in which they came. A pod that is assumed is in both."""
     order: LeastFirst = field(default_factory=LeastFirst)
-    """Of the placed ones."""
+    """The placed pods by importance."""
     held: dict[str, int] = field(default_factory=dict)
     going: dict[str, int] = field(default_factory=dict)
-    """Of those that terminate."""
+    """The amounts of terminating pods."""
     firm: dict[str, int] = field(default_factory=dict)
     firm_uids: set[str] = field(default_factory=set)
-    """Of those that are never evicted for a pod of a queue."""
+    """The pods that are never evicted for a pod of a queue; `firm`: their amounts."""
     users: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By user: of the user's placed pods."""
+    """By user: the amounts of the user's placed pods."""
     user_of: dict[str, str] = field(default_factory=dict)
-    """By uid of these pods."""
+    """By uid of placed pods: the user."""
     nominated: dict[str, PodInfo] = field(default_factory=dict)
     promised: dict[str, int] = field(default_factory=dict)
-    """Of those that are nominated to a node, but not on it yet."""
+    """The amounts of pods that are nominated to a node, but not on it yet."""
     asked: dict[str, int] = field(default_factory=dict)
-    """Of those that wait and are not placed."""
+    """The amounts of pods that wait and are not placed."""
     last_asked: str = ""
     """The uid of the pod that `due_claims` has returned last."""
 
@@ -234,8 +234,8 @@ class Accounts:
     def least_important(
         self, name: str, *, ending: bool = False, after: Importance | None = None
     ) -> Iterator[tuple[Importance, PodInfo]]:
-        """Those of them that stay, or that terminate, the least important first, each with what sorts them. `after`:
-        only those that this sorts before.
+        """Returns the placed pods of a queue that stay, or that terminate (`ending`), the least important first, each
+        with its sort key. `after`: only those with a greater key.
         """
         pods = self.pods.get(name)
         return iter(()) if pods is None else pods.order.items(self._on_a_node, ending=ending, after=after)
@@ -669,7 +669,7 @@ class Accounts:
         self._cache.nominator.add_again()
 
     def _start(self) -> None:
-        """There is a first queue: pods are counted from now on."""
+        """Starts to count pods, when the first queue is added."""
         self.active = True
         nominator = self._cache.nominator
         nominator.queue_of, nominator.listener = self.queue_of, self._nominated
@@ -684,7 +684,7 @@ class Accounts:
             self.add_waiting(pod)
 
     def _stop(self) -> None:
-        """There is no queue, so nothing is counted."""
+        """Stops counting, when the last queue is gone."""
         self.active = self._attached = False
         self._cache.nominator.queue_of = self._cache.nominator.listener = None
         self._cache.nominator.add_again()
@@ -837,7 +837,7 @@ class Accounts:
             self._tell()  # a bound may let others start now
 
     def _claims_changed(self, uids: Iterable[str]) -> bool:
-        """These pods, which are counted, may take other devices than they are counted with. Returns whether any does."""
+        """Counts again these pods, which may take other devices now. Returns whether any does."""
         changed = False
         for uid in uids:
             name = self.placed_in.get(uid) or self.waiting_in[uid]

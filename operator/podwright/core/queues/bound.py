@@ -24,8 +24,8 @@ class Bound:
     limit: int = 0
     requested: int = 0
     kind: Literal["", "limit", "gang", "kept", "guarantee", "user", "share"] = ""
-    """Of a bound that is an amount: the queue's limit for a pod or a gang, what others keep, its guarantee, the limit of a
-    user, its share where there is no room without evictions.
+    """The kind of a bound on an amount: the queue's limit for a pod or a gang, what others keep, its guarantee, the
+    limit of a user, or its share if there is no room without evictions.
     """
 
     @property
@@ -35,7 +35,9 @@ class Bound:
 
 
 def at_share(queue: Queue, resource: str, held: int, requested: int, who: str = "pod") -> Bound:
-    """That the queue would be above the larger of guarantee and share. `who`: requests this. Numbers are in brackets."""
+    """Returns the bound that the queue would exceed the larger of guarantee and share. `who` requests this. Numbers are
+    in brackets.
+    """
     most, share = queue.entitled(resource), queue.share.get(resource, 0)
     numbers = f"{amount_text(resource, held)} of {amount_text(resource, most)}"
     if held < most:

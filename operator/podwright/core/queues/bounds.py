@@ -30,7 +30,7 @@ from podwright.core.state.cache import Cache
 QUEUE_QUOTA: Final = "QueueQuota"
 """The plugin in whose name bounds refuse pods."""
 MOST_TOLD: Final = 4
-"""Of how many places a message names the bound."""
+"""The most places whose bounds a message names."""
 
 
 class Bounds:

@@ -44,7 +44,7 @@ class ClaimedDevices:
 
     def __init__(self, cache: Cache, changed: Callable[[Iterable[str]], None]) -> None:
         self.classes: frozenset[str] = frozenset()
-        """Those of which any queue has a quota. Without any, nothing is counted."""
+        """The device classes of which any queue has a quota. Without any, nothing is counted."""
         self.supply = DeviceSupply(cache)
         self._devices = cache.devices
         self._store = cache.store

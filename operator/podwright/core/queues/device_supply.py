@@ -131,7 +131,7 @@ class DeviceSupply:
                 yield name, item.device.reach if item.slice.per_device else item.slice.reach
 
     def _side_by_side(self, pool: Pool, items: Iterable[PoolDevice]) -> Iterator[PoolDevice]:
-        """Those of these devices that can be allocated together."""
+        """Yields those of the devices that can be allocated together."""
         counters = AvailableCounters(self._usage).of(pool) if pool.counters else None
         left = {} if counters is None else dict(counters.amounts)
         for item in sorted(items, key=lambda item: sum(amount for _, _, amount in item.device.consumes)):

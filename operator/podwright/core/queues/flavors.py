@@ -69,7 +69,7 @@ class Flavors:
         self.labels: Mapping[str, Labels] = {}
         """By flavor: the labels of its nodes."""
         self.off_nodes: frozenset[str] = frozenset()
-        """Those of the named resources that are no amounts of nodes, or not in the requests of pods."""
+        """The named resources that are no amounts of nodes, or not in the requests of pods."""
         self.named: frozenset[str] = frozenset()
         """The resources of which any queue has a quota in any flavor."""
         self._table = table

@@ -25,7 +25,7 @@ class LeastFirst:
     def __init__(self) -> None:
         self._keys: dict[str, _Key] = {}
         self._sorted: list[_Key] = []
-        """Those that terminate are the last."""
+        """The keys in order, those of terminating pods last."""
 
     def add(self, pod: PodInfo) -> None:
         started = -inf if pod.start_time is None else -pod.start_time

@@ -128,7 +128,7 @@ class Membership:
         return self.as_first(pod).labels.get(USER_LABEL, "")
 
     def select(self, queue: str, namespaces: LabelSelector) -> bool:
-        """These namespaces may use the queue. Returns whether that is new."""
+        """Sets the namespaces that may use the queue. Returns whether this changes anything."""
         if same_selector(self._selectors.get(queue, EVERYTHING), namespaces):
             return False
         if same_selector(namespaces, EVERYTHING):

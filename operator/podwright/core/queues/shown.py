@@ -26,7 +26,7 @@ UNCOVERED: Final = "GuaranteesNotCovered"
 FIRST_PODS: Final = 16
 """How many waiting pods of a queue `is_owed` looks at."""
 MOST_PODS: Final = 512
-"""Of how many waiting pods of a queue the bounds are asked for: a millisecond of work."""
+"""How many waiting pods of a queue are checked for bounds, which takes a millisecond."""
 MOST_BELOW: Final = 512
 """Over how many queues `held_by` sums up what no queue names: milliseconds of work."""
 
@@ -131,8 +131,8 @@ def bound_of(queues: Queues, pod: PodInfo) -> Bound | None:
 
 
 def share_bound(queues: Queues, pod: PodInfo) -> Bound | None:
-    """That the queue of a waiting pod, or one above, is at its share, as in `last_shared_out`, if there is too little in
-    the cluster to start the pod without evictions.
+    """Returns the bound of a waiting pod whose queue, or one above, is at its share, as in `last_shared_out`; None if
+    it is not, or if the cluster has room for the pod without evictions.
     """
     tree = queues.last_shared_out()
     queue, top = tree.get(queues.queue_of(pod)), tree.top
@@ -162,7 +162,7 @@ def _waiting(queues: Queues, name: str) -> Iterator[PodInfo]:
 
 
 def _held_back(queues: Queues, waiting: Iterable[PodInfo]) -> Iterator[tuple[PodInfo, Bound]]:
-    """Those of the first MOST_PODS that a bound holds back, each with the bound. The gang of several is asked once."""
+    """Yields those of the first MOST_PODS pods that a bound holds back, with the bound. Each gang is checked once."""
     gangs: dict[str, Bound | None] = {}
     for pod in islice(waiting, MOST_PODS):
         if pod.group and pod.group not in gangs:

@@ -28,7 +28,7 @@ class PodCounts(Protocol):
         """Adds what the pods of these queues hold and ask for to a tree in which they are new."""
 
     def may_use(self, queue: str, namespaces: LabelSelector) -> None:
-        """These namespaces may use the queue."""
+        """Sets the namespaces that may use the queue."""
 
     def restricted(self) -> AbstractSet[str]:
         """The queues that not all namespaces may use."""
@@ -44,7 +44,7 @@ class Structure:
         self.declared: dict[str, QueueRules] = {}
         """All queues as they were last set, also invalid ones."""
         self.valid: dict[str, QueueRules] = {}
-        """Those of the tree, as they last were valid."""
+        """The queues of the tree, as they last were valid."""
         self.invalid: dict[str, InvalidObjectError] = {}
         """Why a declared queue is not in the tree, or is there with its last valid rules; by name."""
         self.shut: frozenset[str] = frozenset()
@@ -105,7 +105,7 @@ class Structure:
         self._remembered.pop(name, None)
 
     def clear(self) -> None:
-        """There are no queues."""
+        """Removes all queues."""
         for known in (self.declared, self.valid, self.invalid, self._below, self._noted, self._overcommitted):
             known.clear()
         self.timed.clear()

@@ -26,7 +26,7 @@ CLAIMS_PER_STEP: Final = 2
 """How many claims of queues the order of pods has shared out for each change of demand and attempt at a pod."""
 
 MOST_REQUESTS: Final = 256
-"""Of how many requests of pods it is remembered what counts of them."""
+"""For how many different requests of pods the counted amounts are cached."""
 _LEAST_COST: Final = 64
 """The cost of finding the capacity, in claims. Each resource costs one more."""
 
@@ -145,7 +145,7 @@ class Queue:
         return MAX_INT64 if guarantee == UNBOUNDED else guarantee
 
     def names(self) -> Sequence[str]:
-        """Of the queues of `path`."""
+        """Returns the names of the queues of `path`."""
         return [queue.spec.name for queue in self.path]
 
     def put_below(self, parent: Queue) -> None:
@@ -220,7 +220,7 @@ class QueueTree:
         return name in self._queues
 
     def below(self, names: Iterable[str]) -> frozenset[str]:
-        """These queues and all below them."""
+        """Returns these queues and all below them."""
         found: set[str] = set()
         left = [self._queues[name] for name in names]
         while left:
@@ -346,11 +346,11 @@ class QueueTree:
             self._pass_on(leaf, resource, amount)
 
     def tracked(self, amounts: Mapping[str, int]) -> dict[str, int]:
-        """Those of the amounts that are of resources that any queue names, and not 0."""
+        """Returns the amounts, other than 0, of resources that any queue names."""
         return {name: amount for name, amount in amounts.items() if amount and name in self._named}
 
     def tracked_of(self, requests: Requests) -> Mapping[str, int]:
-        """The same of what a pod takes with these requests. It is remembered for those that come again."""
+        """Like `tracked`, for a pod with these requests. Cached for equal requests."""
         found = self._requested.get(requests)
         if found is None:
             if len(self._requested) >= MOST_REQUESTS:

@@ -27,7 +27,7 @@ from podwright.core.state.reservations import gathered_name
 CLAIMS_AT_ONCE: Final = 32
 """The most pods that `due_claims` returns."""
 QUEUES_AT_ONCE: Final = 1000
-"""Of how many queues it looks at the pods."""
+"""The most queues whose pods `due_claims` looks at."""
 
 _PARTS: Final = 2**20
 """Dominant shares are compared in these parts of the capacity."""

@@ -17,7 +17,7 @@ HOUR: Final = 3600.0
 MOST_SECONDS: Final = 900.0
 """See the module. Saved records are up to ten minutes old when a process begins."""
 MAX_USERS: Final = 20
-"""Of how many users of a queue without pods the hours are known: those who have used most."""
+"""How many users of a queue without pods keep their hours: those who have used most."""
 USERS_AT_ONCE: Final = 64
 """How many are counted in one step."""
 
