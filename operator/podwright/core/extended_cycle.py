@@ -32,7 +32,7 @@ from podwright.core.state.cache import Cache
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """These nodes passed the filters. `nominated`: only the nominated node was filtered."""
+    """The nodes that passed the filters. `nominated`: only the nominated node was filtered."""
 
     nodes: tuple[str, ...]
     nominated: bool

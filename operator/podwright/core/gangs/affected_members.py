@@ -120,7 +120,7 @@ class AffectedMembers:
         return self._always_all or node_name in self._on_node or any(self._reached(pod, node_name))
 
     def beneath(self, members: AbstractSet[int]) -> Sequence[int]:
-        """These members and those before them that may change verdicts on one of them, in order."""
+        """Returns these members and those before them that may change verdicts on one of them, in order."""
         last = max(members)
         everyone = range(last + 1)
         if self.must_reserve or len(members) > last:

@@ -69,7 +69,7 @@ class Branch:
 
     @property
     def all_untried(self) -> Sequence[PodInfo]:
-        """Also those of branches below."""
+        """The untried pods of the branch and of those below it."""
         return [*self.untried, *(pod for child in self.children for pod in child.all_untried)]
 
     @property
@@ -172,7 +172,7 @@ def _wished(branch: Branch) -> Branch:
 
 
 def _wish(there: Mapping[str, PodInfo], untried: Sequence[PodInfo]) -> Closeness:
-    """Of these pods, which have the same."""
+    """Returns the closeness that these pods request, which is the same for all."""
     for pod in (*islice(there.values(), 1), *untried[:1]):
         try:
             return closeness_of(pod.wish)

@@ -31,7 +31,7 @@ from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.topologies import DomainLevel, DomainTree, UnknownLevelError
 
 INEXACT: Final = 1e-9
-"""So much of a sum of amounts may be lost by rounding: a bound must not be smaller than what fits."""
+"""The relative rounding error of a sum of amounts: a bound must not be smaller than what fits."""
 Float64s = NDArray[np.float64]
 
 

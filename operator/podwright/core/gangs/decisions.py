@@ -22,7 +22,7 @@ class GangPlacement:
     placements: tuple[Placement, ...]
     rejections: tuple[Rejection, ...]
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Of a composite group: by key of the groups that pods name why their minimum is not placed; "" if it is."""
+    """For a composite group, by key of the groups that pods name: why their minimum is not placed; "" if it is."""
 
 
 @dataclass(frozen=True, slots=True)

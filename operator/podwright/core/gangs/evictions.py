@@ -24,7 +24,7 @@ from podwright.core.preemption.units import Unit
 from podwright.core.state.cache import Cache
 
 Ranks = tuple[int, ...]
-"""Of a unit: how little it should be a victim, each more important than all that follow. See `least_victims`."""
+"""How little a unit should be a victim; each number outweighs all that follow. See `least_victims`."""
 
 
 @dataclass(slots=True)

@@ -359,7 +359,7 @@ def waits_for_victims(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) ->
 
 
 def preempts_from(group: PodGroup, pods: Sequence[PodInfo]) -> float:
-    """From when on the group with these waiting members may preempt, in seconds since the epoch."""
+    """Returns the time from which the group with these waiting members may preempt, in seconds since the epoch."""
     if not group.preemption_delay:
         return 0.0
     created = parse_time(group.order[0] or None, "metadata.creationTimestamp") or 0.0

@@ -71,7 +71,9 @@ class _Room:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Of several rooms: what the members request, what the pods that will have ended free, by queue, and their uids."""
+    """The sums over several rooms: the members' requests, the amounts freed by pods that will have ended, by queue, and
+    their uids.
+    """
 
     requested: Mapping[str, int] = field(default_factory=dict)
     freed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -270,7 +272,7 @@ class GatheringGangs:
         return 0 if group is None else self._cache.groups.lacking(group)
 
     def _needed(self, group: PodGroup) -> Sequence[PodInfo]:
-        """Of the waiting members, at most as many as the gang needs to start. None once it has started."""
+        """Returns the waiting members that the gang needs to start; empty once it has started."""
         waiting = self._cache.groups.members(group.key).unplaced()
         return [pod for pod in waiting if not pod.gates][: self._cache.groups.lacking(group)]
 

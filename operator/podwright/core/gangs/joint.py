@@ -37,7 +37,7 @@ from podwright.core.state.transaction import CacheTransaction
 SECONDS: Final = 5.0
 """How long solvers may work for one plan."""
 CLOSER_SECONDS: Final = 1.0
-"""Of these, at most so long for members that are placed, but may be closer together."""
+"""The most of these seconds that are spent on placing members closer together."""
 MAX_ROUNDS: Final = 20
 MAX_WORK: Final = MOST_WORK // 4
 """How much is tried with solutions, in nodes looked at, before no further pass over refused pods begins: seconds."""

@@ -36,7 +36,7 @@ FEW: Final = 4
 MAX_KINDS: Final = 1_000
 """Any two of them may repel each other."""
 MAX_CELLS: Final = 10_000_000
-"""Of kinds and nodes together: each takes some dozen bytes."""
+"""The most pairs of a kind and a node: each takes some dozen bytes."""
 
 
 @dataclass(slots=True)
@@ -130,11 +130,11 @@ class JointProgram:
         return self._rows.program(begun, known)
 
     def bounds(self, answer: Answer) -> Sequence[int]:
-        """Of an answer, how many members of each priority are placed at most, the highest first."""
+        """Returns upper bounds, from an answer, on the placed members of each priority, the highest first."""
         return [answer.bounds[aim] for aim in self._placing if aim < len(answer.bounds)]
 
     def refuse(self, slot: int, found: Int64s, placed: int) -> None:
-        """Of the kinds that this solution has on a node, only so many members pass the filters there."""
+        """Limits the members of the solution's kinds on a node to `placed`: so many passed the filters there."""
         columns = np.array([kind.columns[slot] for kind in self.kinds if kind.columns[slot] >= 0])
         self._rows.at_most(columns[found[columns] > 0], placed)
 
@@ -375,7 +375,7 @@ class JointProgram:
         return {domain: present[i : i + 1] for i, domain in enumerate(columns_of)}
 
     def _only_if(self, columns: Columns, most: int, variable: int) -> None:
-        """So many members at most, and none unless the variable is 1."""
+        """Allows at most `most` members, and none unless the variable is 1."""
         most = min(most, int(self._rows.most(columns).sum()))
         self._rows.at_most(np.append(columns, variable), 0, np.append(np.ones(len(columns)), -most))
 

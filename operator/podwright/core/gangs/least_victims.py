@@ -38,14 +38,14 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
 
 MOST_UNITS: Final = 2_000
-"""Of units and nodes together: so many a solver can look at in the time."""
+"""The most units and nodes together that a solver can search in the time."""
 SECONDS: Final = 2.0
 """How long solvers may work for one preemption."""
 
 
 def fewest_by_counting(cache: Cache, bounds: CapacityBounds, units: Sequence[Unit]) -> int:
-    """So many of these must leave at least for the members of `bounds`; 0 if members differ, or units are no single pods.
-    Of what a node lacks for one member more, a pod frees at most what the one that holds most frees.
+    """Returns a lower bound on the units that must leave for the members of `bounds`; 0 if members differ, or units are
+    not single pods. For one more member on a node, each pod is counted as freeing what the largest one holds.
     """
     if len(bounds.templates) > 1 or any(len(unit.pods) > 1 for unit in units):
         return 0

@@ -103,7 +103,7 @@ class Packing:
     def _filled(
         self, transaction: CacheTransaction, found: Sequence[tuple[PodInfo, int]], pods: Sequence[PodInfo]
     ) -> Simulation:
-        """These places are taken, as far as the filters allow it, then others one after the other."""
+        """Takes the found places, as far as the filters allow, then places the other pods one after the other."""
         simulation = self._simulation(transaction)
         take_places(simulation, found)
         simulation.within = None

@@ -16,7 +16,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 
 MAX_OWNERS: Final = 10_000
-"""Of how many owners it is known how long their pods took: those whose pods ended last."""
+"""The most owners whose pods' runtimes are remembered: those whose pods ended last."""
 _MEMORY: Final = 8
 """Over how many of its last pods the mean of an owner goes."""
 
@@ -61,7 +61,7 @@ class RunTimes:
 
 
 def run_times_of(cache: Cache) -> RunTimes:
-    """Those of the pods of this cache."""
+    """Returns the runtimes of the pods of this cache."""
     return cache.extension(RunTimes, RunTimes)
 
 

@@ -126,7 +126,7 @@ class DomainSearch:
         return np.flatnonzero(which)
 
     def _within(self, level: int, position: int, *, closest: bool) -> Iterator[Attempt]:
-        """Of one domain: the part in which members are least spread, then all of it."""
+        """Yields attempts in one domain: in the part where members are least spread, then in all of it."""
         most = int(self.rooms[level][1][position])
         if closest and level + 1 < len(self.tree.levels):
             yield Attempt(self._closest(level, position, 0), most)

@@ -9,7 +9,7 @@ from podwright.core.state.nodeinfo import NodeInfo
 
 
 class Refused(Exception):  # noqa: N818 -- an outcome
-    """There are no such moves. The message says why."""
+    """The candidate leads to no moves. The message says why."""
 
 
 def passes(framework: Framework, pod: PodInfo, state: CycleState, info: NodeInfo, *, alone: bool = False) -> bool:

@@ -83,7 +83,7 @@ class Dependants:
             self._sound.update(sound)
 
     def noticing(self, moved: PodInfo) -> Sequence[Kind]:
-        """Those that may break because this pod moves."""
+        """Returns the kinds whose filters may break because this pod moves."""
         for info in () if self._read else self._cache.nodes.values():
             self._cache.deadline.point()
             for pod in info.pods.values() if info.node is not None else ():

@@ -19,7 +19,7 @@ from podwright.core.state.cache import Cache
 SECONDS: Final = 5.0
 """How long solvers may work for one plan."""
 MOST_PODS: Final = 2_000
-"""Of clusters with more placed pods than this, nothing is searched."""
+"""The most placed pods with which a cluster is searched exactly."""
 NOT_SEARCHED: Final = "only the local search: "
 NO_PROCESS: Final = NOT_SEARCHED + "there is no process for the solver"
 TOO_LARGE: Final = NOT_SEARCHED + "the pods and the nodes are too many"

@@ -42,7 +42,7 @@ from podwright.core.state.reservations import Reservation, rebalancing_name
 from podwright.core.state.transaction import CacheTransaction
 
 MOST_NODES: Final = 32
-"""So many nodes in a row whose pods cannot move end the search for a member's node."""
+"""The search for a member's node ends after this many nodes in a row whose pods cannot move."""
 MOST_DOMAINS: Final = 32
 """In how many domains a group is tried; `MOST_OF_PARTS`: each of its parts."""
 MOST_OF_PARTS: Final = 8
@@ -81,7 +81,7 @@ def waiting_gang(cache: Cache, key: str) -> WaitingGang | None:
 
 
 def waiting_gangs(cache: Cache, rules: RebalanceRules) -> Sequence[WaitingGang]:
-    """Those that the policy makes room for, the most important and oldest first."""
+    """Returns the gangs that the policy makes room for, the most important and oldest first."""
     names = frozenset(rules.gangs)
     found = [
         gang
@@ -195,7 +195,9 @@ class RoomSearch:
             undo()
 
     def _seat_branch(self, branch: Branch, within: Bools, most: int) -> Targets:
-        """Of at most so many domains that the branch may be in, the one with the fewest moves. Raises Refused."""
+        """Seats the branch in the domain with the fewest moves, of at most `most` domains that it may be in. Raises
+        Refused.
+        """
         if not branch.near.required:
             return self._seat_parts(branch, within)
         best: tuple[int, Bools] | None = None

@@ -27,7 +27,7 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
 
 MOST_CELLS: Final = 10_000
-"""So many pairs of a kind of pods and a node that has room for it a program has at most."""
+"""The most pairs in a program of a kind of pods and a node that has room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,8 @@ class MovesProgram(JointProgram):
         rows.prefer(columns, -counts_of)
 
     def _leaving(self, column: int, gives: int, most: int, here: int) -> tuple[int, int]:
-        """Of a kind that has so many pods on a node: the variable of those that leave, and what it counts for. They do
-        only if the node gives pods away, and others come only if it does not.
+        """Adds the variable of the pods of a kind that leave a node with `here` of them; returns it, and its weight.
+        They leave only if the node gives pods away, and others come only if it does not.
         """
         left = int(self._rows.variables([here])[0])
         self._rows.at_least(np.array([column, left]), here)

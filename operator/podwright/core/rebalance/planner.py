@@ -412,7 +412,7 @@ class RebalancePlanner:
         return worth
 
     def _nodes_to_empty(self) -> Sequence[NodeInfo]:
-        """Those with the fewest pods to move first, of these the least used."""
+        """Returns the nodes to empty, those with the fewest pods to move first, then the least used."""
         found: list[tuple[int, float, str, NodeInfo]] = []
         fill = fill_of(self._cache.table, (CPU, MEMORY))
         for info in self._cache.nodes.values():
@@ -582,7 +582,7 @@ class RebalancePlanner:
 
     @cached_property
     def _largest(self) -> Mapping[str, int]:
-        """Of each resource, the most that a placed pod has."""
+        """The largest amount of each resource that a placed pod has."""
         largest: dict[str, int] = {}
         for info in self._cache.nodes.values():
             self._cache.deadline.point()

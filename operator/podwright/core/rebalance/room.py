@@ -132,8 +132,8 @@ class Room:
 
 
 def in_the_way(info: NodeInfo, requests: Mapping[str, int], movable: Movable) -> Sequence[PodInfo]:
-    """As few pods as possible that may move, without which one more pod with these requests fits on the node; empty
-    without such.
+    """Returns the fewest movable pods without which one more pod with these requests fits on the node; empty if there
+    is no such set.
     """
     free = {each: info.allocatable(each) - info.requested.get(each, 0) for each in requests}
     fit = max(0, min((free[each] // amount for each, amount in requests.items()), default=0))

@@ -170,7 +170,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """So many nodes, or pods (`what`), stay as they are for this reason."""
+    """The number of nodes or pods (`what`) that stay as they are for this reason."""
 
     what: HeldBackKind
     count: int
