@@ -41,7 +41,7 @@ OneNode = Callable[[NodeInfo], object]
 """The result for one node: a bool or a number. Raises EvaluationError."""
 Estimate = Callable[[NodeTable], float]
 FEW_ROWS: Final = 4
-"""So few nodes are evaluated one by one, which takes less time than operations over columns."""
+"""Up to this many nodes are evaluated one by one, which takes less time than operations over columns."""
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ MAX_VALUES: Final = 16_000_000
 """The memory of the texts, lists and maps that one part has on all nodes together."""
 OUT_OF_MEMORY: Final = "operation cancelled: memory limit exceeded"
 _FEW_CODES: Final = 8
-"""So many codes for each row are worth a table of them all, instead of sorting the rows."""
+"""Up to this many codes for each row, a table of all codes is faster than sorting the rows."""
 
 
 class Lift(Operation):

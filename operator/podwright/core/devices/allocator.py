@@ -54,7 +54,7 @@ class Allocator:
         return found
 
     def matcher(self, device_class: DeviceClass) -> Matcher | None:
-        """Of the devices of a class. None if it has a selector of a kind that is not known."""
+        """Returns the matcher of a class's devices; None if the class has a selector of an unknown kind."""
         self._meter.allow("", None)
         return self._problems.matcher(device_class)
 

@@ -163,7 +163,7 @@ class AllocationProblems:
         return PreparedAsk(ask, device_class, matcher, self._consumptions)
 
     def matcher(self, device_class: DeviceClass, selectors: Sequence[str | None] = ()) -> Matcher | None:
-        """Of the devices of a class that match these further selectors. None if one is of a kind that is not known."""
+        """Returns the matcher of a class's devices with these further selectors; None if one is of an unknown kind."""
         if None in (*device_class.selectors, *selectors):
             return None
         of_class = tuple(text for text in device_class.selectors if text is not None)

@@ -136,7 +136,7 @@ def _hints(
     handle: Handle,
     report_exception: ReportException | None,
 ) -> Mapping[str, Sequence[EventHint]]:
-    """Those of the profile's plugins, and of plugins that give hints even if the profile does not enable them."""
+    """Returns the hints of the profile's plugins, and of disabled plugins that still give hints."""
     disabled = {
         name: _build(plugin, None, handle, report_exception)
         for name, plugin in classes.items()

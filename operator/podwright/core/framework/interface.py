@@ -316,7 +316,7 @@ class PlaceRules(Protocol):
 
     @property
     def plugin(self) -> str:
-        """In whose name nodes are refused."""
+        """The plugin in whose name nodes are refused."""
 
     def refuse_all(self, pod: PodInfo) -> FilterResult | None:
         """The verdict on all nodes; None: all pass."""
@@ -621,7 +621,9 @@ class ScorePlugin(ExtensionPoint):
     plugins of the core without `normalize`.
     """
     greatest_score: int = MAX_SCORE
-    """Of a node, after `normalize`. Greater only for plugins of the core that add scores with weights of their own."""
+    """The greatest score of a node, after `normalize`. Above MAX_SCORE only for plugins of the core that add scores
+    with weights of their own.
+    """
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:

@@ -17,7 +17,7 @@ from podwright.core.objects.dataclass import dataclass
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 MAX_ENTRIES: Final = 1_000_000
-"""Of a program: larger ones take the solver's time to read, and memory to make."""
+"""The most entries of a program: larger ones take the solver's time to read, and memory to make."""
 LARGEST: Final = 1_000_000
 """No amount of a program is larger: a solver computes with tolerances, and with bytes it would miss solutions."""
 

@@ -61,7 +61,7 @@ INDEX_LABELS: Final = (
 )
 """Labels by which controllers number their pods."""
 MOST_DIGITS: Final = 18
-"""Of the number of a pod, so many digits count."""
+"""How many leading digits of a pod's number count."""
 ANYWHERE: Final = Closeness()
 
 KUEUE_API: Final = "kueue.x-k8s.io"

@@ -153,7 +153,7 @@ class PodInfo:
     images: PodImages
     volumes: tuple[Mapping[str, Any], ...]
     local_storage: bool
-    """It has a volume of LOCAL_VOLUMES, whose content stays behind when a pod moves."""
+    """True if the pod has a volume of LOCAL_VOLUMES, whose content stays behind when the pod moves."""
     resource_claims: tuple[PodClaim, ...]
     generated_claims: Mapping[str, str]
     """The name of the ResourceClaim that was created for an entry of `resource_claims`, by the entry's name; "" if none

@@ -109,7 +109,7 @@ class PodGroup:
     """The queue of its members that name none themselves; empty if the API has none."""
     raw: Mapping[str, Any]
     owner: str = ""
-    """Of a group that a WorkloadGrouping has made: the name of its owner, whose `kind` and `uid` its `raw` has."""
+    """The name of the owner if a WorkloadGrouping made the group. `raw` has the owner's `kind` and `uid`."""
     tree: SubGroup | None = None
     """Its parts, if they have minimums of their own."""
     part_of: PartOf | None = None
@@ -323,7 +323,7 @@ def _of_workload(spec: Mapping[str, Any], minimum: str = "minCount", basic: int 
 
 
 def _of_composite(spec: Mapping[str, Any]) -> Terms:
-    """Of a basic one, a group is placed even alone."""
+    """Parses the minimum of a composite group. Under the basic policy, even one group may be placed alone."""
     return _of_workload(spec, "minGroupCount", basic=1)
 
 

@@ -47,7 +47,7 @@ class Written(NamedTuple):
     has_point: bool
     fraction: str
     power: int | None
-    """Of 10, or if `is_binary` of 2; None for a suffix that does not exist."""
+    """The exponent of 10, or of 2 if `is_binary`; None for a suffix that does not exist."""
     is_binary: bool
 
 

@@ -23,7 +23,7 @@ _MANAGED: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """Of a node, or of a device."""
+    """A taint of a node or of a device."""
 
     key: str
     value: str
@@ -46,7 +46,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """Of a pod, or of a request for devices."""
+    """A toleration of a pod or of a request for devices."""
 
     key: str
     operator: str

@@ -26,7 +26,7 @@ VOLCANO_DEFAULT_QUEUE: Final = "default"
 
 
 def volcano_terms(spec: Mapping[str, Any]) -> Terms:
-    """Without a minimum, it is 1."""
+    """Parses the minimums of a PodGroup; 1 pod if it sets no minimum."""
     count = spec.get("minMember", 0)
     tree, part_of = volcano_tree(spec, 0 if count == 0 else as_positive(count, "spec.minMember"))
     return (tree, part_of) if tree.least else (SubGroup(pods=1), None)

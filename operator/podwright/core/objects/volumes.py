@@ -99,7 +99,7 @@ class PersistentVolumeClaim:
     storage_class: str
     volume_name: str
     bound: bool
-    """It names a volume, and the controller has annotated the binding as complete."""
+    """True if the claim names a volume and the controller has annotated the binding as complete."""
     selected_node: str | None
     request: int | None
     access_modes: frozenset[str]

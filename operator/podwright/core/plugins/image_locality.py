@@ -57,7 +57,7 @@ class ImageIndex(PlacementObserver):
     def __init__(self) -> None:
         self._asked: dict[str, list[int]] = {}
         self.scores: RecentCache[PodImages, tuple[int, Int16s | int]] = RecentCache(_KEPT // 2)
-        """Of all nodes, as of an epoch of the table. The plugins of all policies have the same."""
+        """The scores of all nodes, as of an epoch of the table. The plugins of all policies share them."""
         compact_regularly(self)
 
     def compact(self) -> None:

@@ -84,7 +84,7 @@ class Cache:
         if self.signals:
             self._attach_signals()
         self._off_nodes: list[PlacementObserver] = []
-        """Those of the observers that are also told of pods on nodes that do not exist."""
+        """The observers that are also told of pods on nodes that do not exist."""
         self._by_slot: dict[int, NodeInfo] = {}
         self._next_compacted = 0
         self._extensions: dict[type[Any], Any] = {}

@@ -26,7 +26,7 @@ from podwright.core.objects.sub_groups import MAX_LEVELS
 from podwright.core.state.columns.table import NodeTable
 
 MOST_PROBLEMS: Final = 100
-"""So many HyperNodes that do not count are reported at once; others when these are mended."""
+"""The most HyperNodes whose problems are reported at once; others follow when these are mended."""
 NAMES_AT_ONCE: Final = 1024
 PATTERNS_AT_ONCE: Final = 64
 _SPARE_NAMES: Final = 1024
@@ -89,7 +89,7 @@ class HyperNodes:
         compact_regularly(self)
 
     def set(self, name: str, hyper_node: HyperNode | None) -> None:
-        """It is so from now on; None: it is gone."""
+        """Sets the HyperNode; None removes it."""
         self.changes += 1
         self._index = None
         if hyper_node is None:
@@ -225,7 +225,7 @@ class HyperNodes:
 
 
 def _keys(selector: LabelSelector) -> Sequence[str | tuple[str, str]]:
-    """Of the labels of a node that the selector matches, one is among these; a node without any has the key ""."""
+    """Returns the labels one of which a matching node must have; "" if it need not have any."""
     for each in selector.requirements:
         if each.operator == "In":
             return [(each.key, value) for value in each.values]

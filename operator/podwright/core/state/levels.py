@@ -45,7 +45,7 @@ class Level:
         return self.pods[which] >= self.part.pods and self.met[which] >= self.part.groups
 
     def count(self, which: int, by: int) -> None:
-        """So many more pods."""
+        """Adds `by` pods."""
         level: Level | None = self if by else None
         met = 0
         while level is not None:
@@ -96,8 +96,8 @@ class Level:
         return any(level.part.near.binds or level.part_binds() for level in self.below.values())
 
     def spares(self, pods: Iterable[tuple[str, Level | None]]) -> list[str]:
-        """Of these placed pods, by uid, in this order, those without which the minimum is still placed, also that of
-        the level where each counts.
+        """Returns the uids, in this order, of placed pods without which the minimum is still placed, also that of each
+        pod's own level.
         """
         found: list[tuple[str, Level]] = []
         for uid, level in pods:

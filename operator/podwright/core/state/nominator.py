@@ -111,7 +111,7 @@ class Nominator:
         return self._pods.get(node_name, {}).values()
 
     def holding_on(self, node_name: str) -> Sequence[PodInfo]:
-        """Those of them for which the claim of their queue has others evicted."""
+        """Returns the pods nominated to the node for which the claim of their queue has others evicted."""
         return [pod for pod in self.on(node_name) if pod.uid in self._claimants] if self._claimants else ()
 
     def before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
@@ -137,8 +137,8 @@ class Nominator:
         return ("" if self.queue_of is None else self.queue_of(pod)), pod.priority, usable
 
     def before_rank(self, rank: Rank, nominated: Iterable[PodInfo]) -> list[PodInfo]:
-        """Those of the nominated pods that a pod of this rank must leave room for. Between queues, priorities say
-        nothing.
+        """Returns the nominated pods that a pod of this rank must leave room for. Priorities do not count between
+        queues.
         """
         queue, priority, usable = rank
         if usable:
@@ -152,8 +152,8 @@ class Nominator:
         ]
 
     def behind_rank(self, rank: Rank, nominated: Mapping[str, PodInfo]) -> list[PodInfo]:
-        """Those of the nominated pods, by uid, that leave room for a pod of this rank. Most hold theirs, and are left
-        out at once.
+        """Returns the nominated pods, by uid, that leave room for a pod of this rank. Most hold theirs, and are skipped
+        at once.
         """
         holding = self._claimants if self.queue_of is not None and rank[1] < SYSTEM_CRITICAL else ()
         others = {uid: nominated[uid] for uid in nominated.keys() - holding}

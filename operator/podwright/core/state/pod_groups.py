@@ -89,7 +89,7 @@ class Members:
 
     @property
     def staying(self) -> Mapping[str, PodInfo]:
-        """Those that have a node and do not terminate."""
+        """The pods that have a node and do not terminate."""
         return {uid: pod for uid, pod in self.placed.items() if uid not in self.ending} if self.ending else self.placed
 
     def add_waiting(self, pod: PodInfo) -> None:
@@ -298,7 +298,7 @@ class PodGroups(PlacementObserver):
 
     @property
     def priorities(self) -> Collection[int]:
-        """Those that groups have themselves."""
+        """The priorities that groups themselves have."""
         return self._priorities.keys()
 
     @property
@@ -469,8 +469,8 @@ class PodGroups(PlacementObserver):
         return members.placed_count >= group.min_count if members.levels is None else members.levels.root.is_met(PLACED)
 
     def standing(self, group: PodGroup, uids: Collection[str]) -> Collection[str] | None:
-        """Of these placed members those that may start: the minimum of each part to which they belong is placed. None
-        if that of the group is not. Pods of a part whose minimum is not placed do not count.
+        """Returns the placed members of `uids` that may start: the minimum of each part to which they belong is placed.
+        None if the group's minimum is not. Pods of a part whose minimum is not placed do not count.
         """
         members = self.members(group.key)
         if members.levels is None:

@@ -199,7 +199,7 @@ class Reservations(PlacementObserver):
         return None if known is None else known.reservation
 
     def gathered(self) -> Sequence[Reservation]:
-        """Those that the scheduler made."""
+        """Returns the reservations that the scheduler made."""
         return [known.reservation for known in self._known.values() if known.reservation.is_gathered]
 
     def all(self) -> Sequence[Reservation]:
@@ -373,7 +373,7 @@ class Reservations(PlacementObserver):
         return restore
 
     def holding(self, node: str) -> Sequence[Reservation]:
-        """Those with free slots on this node."""
+        """Returns the reservations with free slots on this node."""
         return [
             known.reservation
             for known in self._known.values()

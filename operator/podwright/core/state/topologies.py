@@ -26,7 +26,7 @@ OWN_API: Final = "podwright.dev"
 TREES: Final = 32
 """For how many lists of labels the domains are remembered."""
 MAX_BYTES: Final = 128 << 20
-"""Of these: a tree of five levels takes up to 12 MB on 100,000 nodes."""
+"""The most bytes of remembered domains: a tree of five levels takes up to 12 MB on 100,000 nodes."""
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]

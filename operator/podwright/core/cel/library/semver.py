@@ -75,8 +75,8 @@ def read_semver(text: str) -> Semver:
 
 
 def normalized(text: str) -> str:
-    """Without a leading `v` or leading zeros, with the missing minor and patch numbers. Raises EvaluationError if there
-    is a pre-release without a patch number.
+    """Drops a leading `v` and leading zeros, and adds missing minor and patch numbers. Raises EvaluationError for a
+    pre-release without a patch number.
     """
     parts = text.removeprefix("v").split(".", 2)
     for i, part in enumerate(parts):

@@ -94,7 +94,7 @@ def changes_of_pod(cache: Cache, pod: PodInfo, node: NodeInfo) -> Iterator[PodCh
 
 
 def _without_all(cache: Cache, pod: PodInfo, node: NodeInfo) -> Iterator[PodChange]:
-    """Without all terms that are, or may be, in the way, if there are several."""
+    """Yields the pod without all terms that are, or may be, in the way, if there are several."""
     made, texts = editable(pod), []
     affinity = made["spec"].get("affinity") or {}
     for field, called_ in (("podAffinity", "pod affinity"), ("podAntiAffinity", "pod anti-affinity")):

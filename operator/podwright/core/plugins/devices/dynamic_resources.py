@@ -157,7 +157,7 @@ class DynamicResources(
 
     @staticmethod
     def pre_filter_disabled(pod: PodInfo, cache: Cache) -> Status | None:
-        """Such a pod would start without its devices."""
+        """Rejects a pod that would start without its devices."""
         return _needs_devices(pod, cache, "the profile disables DynamicResources")
 
     def why_not_here(self, pod: PodInfo, node: NodeInfo, message: str) -> Why:

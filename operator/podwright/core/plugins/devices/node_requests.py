@@ -30,7 +30,7 @@ class NodeClaim:
 
     mapped: Mapped
     claim: ResourceClaim
-    """It has no name yet. Its uid stands for it until it is created."""
+    """The claim has no name yet. Its uid stands for it until it is created."""
 
 
 @dataclass(slots=True)

@@ -465,7 +465,7 @@ class _FitFormula:
         return out
 
     def _among(self, few: Collection[int]) -> list[int]:
-        """Those of the rows that have room."""
+        """Returns those of the rows that have room."""
         if self._columns.oversized:
             return [slot for slot in few if self.one(self._cache.node_at(slot))]
         slots = np.fromiter(few, np.intp, len(few))

@@ -21,7 +21,7 @@ from podwright.core.state.nodeinfo import NodeInfo
 
 MAX_KINDS: Final = 8
 MAX_DEVICES: Final = 64
-"""Of a node with more devices, only the sum counts."""
+"""On a node with more devices, only the sum counts."""
 WHOLE: Final = inf
 
 

@@ -91,7 +91,7 @@ class ResourceColumns:
         return None if resource in self._columns else self._rare.get(resource, _NO_ROWS).keys()
 
     def with_free(self, resource: str, amount: int, slots: Iterable[int]) -> list[int]:
-        """Those of the rows whose node offers the resource and has this amount of it free. `amount` is positive."""
+        """Returns the rows whose node offers the resource and has this amount of it free. `amount` is positive."""
         offered, requested = self._offered, self._requested
         return [slot for slot in slots if offered[slot].get(resource, 0) - requested[slot].get(resource, 0) >= amount]
 

@@ -136,7 +136,7 @@ class NodeTable:
         return self._resources.few_offering(resource)
 
     def with_free(self, resource: str, amount: int, slots: Iterable[int]) -> list[int]:
-        """Those of the slots whose node offers the resource and has this amount of it free. `amount` is positive. For
+        """Returns the slots whose node offers the resource and has this amount of it free. `amount` is positive. For
         few slots.
         """
         return self._resources.with_free(resource, amount, slots)
