@@ -38,14 +38,16 @@ class AuditLog:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Flags for the API server. It writes the log in batches after it has responded, so logging delays no request. By
-        default it begins a new file after 100 MB, which 60,000 pods exceed.
+        """Flags for the API server. It writes the log in batches after it has responded, so logging delays no request.
+        By default it begins a new file after 100 MB, which 60,000 pods exceed.
         """
         files = (f"--audit-policy-file={self._policy}", f"--audit-log-path={self._log}", "--audit-log-maxsize=10000")
         return (*files, "--audit-log-mode=batch")
 
     def waits(self) -> dict[str, float]:
-        """Seconds from a measured pod's creation to its Binding, by pod name. Pods without both entries are left out."""
+        """Seconds from a measured pod's creation to its Binding, by pod name. Pods without both entries are left
+        out.
+        """
         created: dict[str, float] = {}
         bound: dict[str, float] = {}
         for line in self._log.read_bytes().splitlines() if self._log.exists() else ():

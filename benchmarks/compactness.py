@@ -2,10 +2,10 @@
 
     python -m benchmarks.compactness --cases 200
 
-Each case is a hierarchy of its own, with zones, blocks, racks and hosts that are partly full, and one gang that has to be
-in one domain of a level. kube-scheduler gets all cases at once, on a real control plane; each gang can only be on the nodes
-of its case. Podwright plans each in process, with a Topology that lists the levels, and without one, where it knows no more
-than the level that the group names.
+Each case is a hierarchy of its own, with zones, blocks, racks and hosts that are partly full, and one gang that has to
+be in one domain of a level. kube-scheduler gets all cases at once, on a real control plane; each gang can only be on
+the nodes of its case. Podwright plans each in process, with a Topology that lists the levels, and without one, where it
+knows no more than the level that the group names.
 """
 
 from __future__ import annotations

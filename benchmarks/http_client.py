@@ -41,7 +41,9 @@ class Api:
             return response.status
 
     async def send(self, method: str, path: str, body: Json) -> Json:
-        """Send an object, or a strategic merge patch, and return what is stored. Raises RuntimeError for an HTTP error."""
+        """Send an object, or a strategic merge patch, and return what is stored. Raises RuntimeError for an HTTP
+        error.
+        """
         kind = {"Content-Type": "application/strategic-merge-patch+json"} if method == "PATCH" else {}
         async with self._session.request(method, path, data=orjson.dumps(body), headers=kind) as response:
             stored: Json = orjson.loads(await response.read())

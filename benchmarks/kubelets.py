@@ -1,8 +1,8 @@
 """Simulates all kubelets, and the controllers of all pods, with one request for each step of a pod.
 
-A pod on a node becomes Running at once, and succeeds after the time of its annotation RUNS_FOR, such as 200ms, if it has
-one. A pod that is deleted ends at once, whatever its grace period. Each pod that was evicted or deleted is created again
-without a node, as the controller of a Job does, unless the pods have no controller.
+A pod on a node becomes Running at once, and succeeds after the time of its annotation RUNS_FOR, such as 200ms, if it
+has one. A pod that is deleted ends at once, whatever its grace period. Each pod that was evicted or deleted is created
+again without a node, as the controller of a Job does, unless the pods have no controller.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
 """Nodes that rebalancing empties after a day of churn: `python -m benchmarks.rebalancing NODES.csv.gz TASKS.csv.gz`.
 
 1,000 nodes of the list run the tasks of the other one, which come and leave at their own times. The tasks of the trace
-never request more than 1.2 % of the GPUs at a time. So days of the trace are drawn at random and run at once, until 55 %
-of the GPUs are requested at the end of the day. The tasks that already run when their day begins come first. A task that
-fits nowhere is left out. All are of controllers that create them again. Then one copy of the cluster has a
-RebalancePolicy that empties nodes, and others have rules as the descheduler's
-HighNodeUtilization with nodeFit: in each round, the pods of nodes of which less than a threshold is requested, of each
-resource, are evicted if another node takes them, and the scheduler places what comes in their place.
+never request more than 1.2 % of the GPUs at a time. So days of the trace are drawn at random and run at once, until 55
+% of the GPUs are requested at the end of the day. The tasks that already run when their day begins come first. A task
+that fits nowhere is left out. All are of controllers that create them again. Then one copy of the cluster has a
+RebalancePolicy that empties nodes, and others have rules as the descheduler's HighNodeUtilization with nodeFit: in each
+round, the pods of nodes of which less than a threshold is requested, of each resource, are evicted if another node
+takes them, and the scheduler places what comes in their place.
 
 The bound: of each resource, the largest nodes that have as much as is requested. No packing needs fewer nodes. It does
 not know which tasks ask for which model.
@@ -51,8 +51,8 @@ RESULT: Final = Path("benchmarks/results/rebalancing.json")
 
 
 def day_of(tasks: Sequence[Arrival], gpus: float, choose: random.Random) -> Sequence[tuple[float, int, PodInfo]]:
-    """What comes (1) and leaves (0) until the day is over, when as many GPUs are requested: seconds since the day began,
-    and the task.
+    """What comes (1) and leaves (0) until the day is over, when as many GPUs are requested: seconds since the day
+    began, and the task.
     """
     came = Counter(int(task.time // DAY) for task in tasks)
     days = sorted(day for day, count in came.items() if count >= BUSY)

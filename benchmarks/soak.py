@@ -62,8 +62,8 @@ _POLICY: Final[Json] = {
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was measured at `at` seconds, and the latency of the pods that were bound since the sample before, and of those
-    that wait: up to now.
+    """What was measured at `at` seconds, and the latency of the pods that were bound since the sample before, and of
+    those that wait: up to now.
     """
 
     at: float
@@ -187,8 +187,8 @@ class Soak:
             print("   ".join(f"{name} {value}" for name, value in asdict(sample).items()), flush=True)
 
     async def differences(self) -> tuple[dict[str, tuple[float, int]], int]:
-        """How many nodes and pods the caches have, and how many the API server has; how many pods they have on the right
-        node; and how many pods wait for a node: once the caches agree and no pod waits, or after a while.
+        """How many nodes and pods the caches have, and how many the API server has; how many pods they have on the
+        right node; and how many pods wait for a node: once the caches agree and no pod waits, or after a while.
         """
         ends = time.monotonic() + SETTLED_SECONDS
         while True:

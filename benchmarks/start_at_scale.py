@@ -143,8 +143,8 @@ def pod(template: int) -> Obj:
 
 
 class Pages:
-    """Pages of a list as text. Objects of a template differ only in their number and in the number of their node, so the
-    server takes little of the time that is measured.
+    """Pages of a list as text. Objects of a template differ only in their number and in the number of their node, so
+    the server takes little of the time that is measured.
     """
 
     def __init__(self, count: int, make: Callable[[int], Obj], nodes: int, templates: int) -> None:

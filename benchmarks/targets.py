@@ -199,7 +199,9 @@ def with_pod_groups() -> frozenset[str]:
 
 @cache
 def with_kubelets() -> frozenset[str]:
-    """The workloads with simulated kubelets. Pods of most of them wait until others have ended, so a rate says nothing."""
+    """The workloads with simulated kubelets. Pods of most of them wait until others have ended, so a rate says
+    nothing.
+    """
     return frozenset(each.name for each in load() if each.kubelets)
 
 

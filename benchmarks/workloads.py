@@ -66,10 +66,10 @@ class CreateNamespaces:
 class CreatePods:
     """`count` pods from `template`. With `wait`, preparation continues once all of them are bound.
 
-    With `bound_to`, they are created on that many nodes in turn and need no scheduler. `one_by_one`: each measured pod is
-    created when the one before it is bound; `in_order`: when that is created. `unschedulable`: the measured pods are not
-    to be bound, but told that they fit nowhere. `others`: after each `modulus` pods, the next of the templates is used.
-    `sizes`: the sizes of the groups, repeated in this order; each group uses the next template. `{quotient}` and
+    With `bound_to`, they are created on that many nodes in turn and need no scheduler. `one_by_one`: each measured pod
+    is created when the one before it is bound; `in_order`: when that is created. `unschedulable`: the measured pods are
+    not to be bound, but told that they fit nowhere. `others`: after each `modulus` pods, the next of the templates is
+    used. `sizes`: the sizes of the groups, repeated in this order; each group uses the next template. `{quotient}` and
     `{remainder}` are those of the group's number.
     """
 
@@ -377,7 +377,9 @@ def _replaced(template: Any, values: Mapping[str, int]) -> Any:
 
 
 def render_pod(body: Json, name: str, namespace: str) -> Json:
-    """A pod from a template. Without containers in the template, it gets one that requests 100m CPU and 500Mi memory."""
+    """A pod from a template. Without containers in the template, it gets one that requests 100m CPU and 500Mi
+    memory.
+    """
     spec: dict[str, Any] = {"schedulerName": SCHEDULER_NAME, **body.get("spec", {})}
     metadata = body.get("metadata", {})
     rendered = pod(name, namespace, labels=metadata.get("labels", {}))

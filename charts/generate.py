@@ -459,7 +459,7 @@ RULES: dict[str, Object] = {
 
 
 def schema(defaults: Object) -> str:
-    """values.schema.json: every value of values.yaml, and no others. Helm checks it at each installation and upgrade."""
+    """values.schema.json: every value of values.yaml, and no others. Helm checks it at installations and upgrades."""
     found = _schema_of(defaults, "")
     # Helm itself adds this one if the chart is part of another.
     found["properties"]["global"] = {"type": "object"}

@@ -1,6 +1,7 @@
 """What all tests share: the fixtures of the real control plane, the debug mode of binding cycles, and signals.
 
-Debug mode (see podwright/engine/outcomes/binding/debug.py) is on for every test and for every operator that a test starts.
+Debug mode (see podwright/engine/outcomes/binding/debug.py) is on for every test and for every operator that a test
+starts.
 """
 
 import gc
@@ -44,8 +45,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session", autouse=True)
 def _environment() -> Iterator[None]:
-    """Switches debug mode on, also for processes that tests start, and lets programs in Go collect garbage less often: a
-    third of the CPU of an API server's start goes into that.
+    """Switches debug mode on, also for processes that tests start, and lets programs in Go collect garbage less often:
+    a third of the CPU of an API server's start goes into that.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(debug.VARIABLE, "1")
@@ -80,7 +81,9 @@ def _log_level() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_tracebacks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Exceptions that are parameters of a test live as long as the tests, and would keep the frames that raised them."""
+    """Exceptions that are parameters of a test live as long as the tests, and would keep the frames that raised
+    them.
+    """
     yield
     callspec = getattr(request.node, "callspec", None)
     for value in () if callspec is None else callspec.params.values():

@@ -1,9 +1,9 @@
 """Measures how long ordinary pods wait beside hostile objects: `make bench-beside`.
 
 Each run is a process of its own: the whole engine on a real clock, with real child processes, and a cluster that
-accepts everything at once. Ordinary pods arrive at a fixed rate, first alone, then beside a hostile load. Runs of a load
-follow one another, so that both alternate. Latency is measured from the time at which a pod is due to its Binding, so a
-loop that is held also delays the pods that arrive meanwhile.
+accepts everything at once. Ordinary pods arrive at a fixed rate, first alone, then beside a hostile load. Runs of a
+load follow one another, so that both alternate. Latency is measured from the time at which a pod is due to its Binding,
+so a loop that is held also delays the pods that arrive meanwhile.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ PAUSE_FACTOR: Final = 1.0
 @dataclass(frozen=True)
 class Settings:
     """All times are in seconds. `patience`: how long the hostile pods may take once the second period is over.
-    `divisor`: each load has its size divided by this. `stacks`: the loop's stack is written once it is held for so long.
+    `divisor`: each load has its size divided by this. `stacks`: the loop's stack is written once it is held for so
+    long.
     """
 
     nodes: int = 2_000
@@ -281,7 +282,9 @@ class Beside:
                 traceback.print_stack(sys._current_frames()[thread], limit=STACK)  # noqa: SLF001 -- it is documented
 
     def _outcome(self, started: float) -> str:
-        """The hostile pods, counted by outcome, when the last one was decided, and the event of one that was rejected."""
+        """The hostile pods, counted by outcome, when the last one was decided, and the event of one that was
+        rejected.
+        """
         hostile, decided = self._hostile, self._hostile & self._decided.keys()
         notes = {pod: note for pod, reason, note in self._rig.recorder.events if reason == FAILED}
         bound = hostile & self._bound.keys()

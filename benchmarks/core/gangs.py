@@ -2,12 +2,12 @@
 
     python -m benchmarks.core.gangs --seeds 500 --result benchmarks/results/gangs-planted.json
 
-500 nodes in 5 zones, 20 blocks and 100 racks are 90 % full. A gang has up to eight kinds of members, of different sizes,
-some of them with affinity, anti-affinity or spread, between zones, blocks, racks or hosts. Half of the gangs must be in
-one zone or one block, and of half, some kinds are sub-groups that must be in one block or rack each. A gang is planted
-first, and the nodes are filled around it. One kind is so large that only some nodes have room for it, and these are
-exactly enough (see BOTTLENECKS). So the twin, with one member of it more, cannot be placed. Each plan is what an
-operator's child process does, the solver's process included. The seeds are the numbers from `--first` on.
+500 nodes in 5 zones, 20 blocks and 100 racks are 90 % full. A gang has up to eight kinds of members, of different
+sizes, some of them with affinity, anti-affinity or spread, between zones, blocks, racks or hosts. Half of the gangs
+must be in one zone or one block, and of half, some kinds are sub-groups that must be in one block or rack each. A gang
+is planted first, and the nodes are filled around it. One kind is so large that only some nodes have room for it, and
+these are exactly enough (see BOTTLENECKS). So the twin, with one member of it more, cannot be placed. Each plan is what
+an operator's child process does, the solver's process included. The seeds are the numbers from `--first` on.
 """
 
 from __future__ import annotations
@@ -56,14 +56,15 @@ LARGE: Final = 8_000
 SIZES: Final = (500, 1_000, 1_500, 2_000, 3_000, 4_000)
 BOTTLENECKS: Final = ("room", "slots", "racks", "zones", "leader")
 """What is scarce. room: the members take all of it. slots: nodes with room for the large kind. racks: the large kind
-repels itself within a rack, and some racks have several such nodes. zones: it spreads over zones, and one zone has fewer
-such nodes. leader: it needs the rack of a member of another kind, and no rack has more such nodes."""
+repels itself within a rack, and some racks have several such nodes. zones: it spreads over zones, and one zone has
+fewer such nodes. leader: it needs the rack of a member of another kind, and no rack has more such nodes.
+"""
 
 
 @dataclass(slots=True)
 class Kind:
-    """Members of one kind, on the nodes where they are planted. `spec`: affinity or spread. `within`: the topology level
-    that must have all of them in one domain.
+    """Members of one kind, on the nodes where they are planted. `spec`: affinity or spread. `within`: the topology
+    level that must have all of them in one domain.
     """
 
     name: str

@@ -3,10 +3,10 @@
     python -m benchmarks.core.packing --budget 1
 
 After the evaluation of "Priority Matters" (arXiv 2511.08373): 4 to 32 equal nodes with 4 or 8 pods each, 1 to 4
-priorities, ReplicaSets of 1 to 4 pods with random requests, and nodes that are so large that all pods together use 90 to
-105 % of them. The paper moves pods that are placed already; here all are pending. Better is who places more pods of the
-highest priority, then of the next one. What counts are clusters where some pod does not fit one after the other, and
-it is not proved that nothing is better.
+priorities, ReplicaSets of 1 to 4 pods with random requests, and nodes that are so large that all pods together use 90
+to 105 % of them. The paper moves pods that are placed already; here all are pending. Better is who places more pods of
+the highest priority, then of the next one. What counts are clusters where some pod does not fit one after the other,
+and it is not proved that nothing is better.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Measures gangs in one domain of a topology, in process: the shapes of scheduler_perf's `podgroup/tas` and of KAI's scale test.
+"""Measures gangs in one domain of a topology, in process: the shapes of scheduler_perf's `podgroup/tas` and of KAI's
+scale test.
 
     python -m benchmarks.core.topology
 
-5,000 nodes in 50 racks take gangs of 4 and of 1,000, each in one rack. 512 nodes in 4 zones of 8 blocks of 8 racks, with 8
-GPUs each, take a gang of 512 pods with 2 GPUs each, in one zone, or with racks preferred. Prints pods per second of CPU,
-plans and assumed pods included.
+5,000 nodes in 50 racks take gangs of 4 and of 1,000, each in one rack. 512 nodes in 4 zones of 8 blocks of 8 racks,
+with 8 GPUs each, take a gang of 512 pods with 2 GPUs each, in one zone, or with racks preferred. Prints pods per second
+of CPU, plans and assumed pods included.
 """
 
 from __future__ import annotations

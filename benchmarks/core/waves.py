@@ -2,7 +2,8 @@
 KueueTopology, whose queues have limits.
 
     python -m benchmarks.core.waves
-    python -m benchmarks.core.waves --workload KueueTopology --size 640Nodes_1500Gangs --create 0.001 --request 0.002 --kubelet 0.006
+    python -m benchmarks.core.waves --workload KueueTopology --size 640Nodes_1500Gangs --create 0.001 --request 0.002
+    --kubelet 0.006
 
 A server that answers one request after another stands for the API server, and another one for its answers to kubelets:
 a pod runs from when it is seen on its node. Prints the time from the first creation to the last Binding, and of
@@ -44,8 +45,8 @@ class _Live(Rig):
 
 @dataclass(frozen=True)
 class Settings:
-    """All times are in seconds. `runs`: for how long each pod runs, if its template does not say it. `create`, `request`
-    and `kubelet`: what a creation, a Binding and a request of a kubelet take.
+    """All times are in seconds. `runs`: for how long each pod runs, if its template does not say it. `create`,
+    `request` and `kubelet`: what a creation, a Binding and a request of a kubelet take.
     """
 
     workload: str

@@ -1,4 +1,6 @@
-"""A question about a running cluster, asked with the kubernetes package: its client, and its types. Run it where kubectl works."""
+"""A question about a running cluster, asked with the kubernetes package: its client, and its types. Run it where
+kubectl works.
+"""
 
 from kubernetes import client, config
 

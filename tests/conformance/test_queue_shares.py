@@ -1,4 +1,6 @@
-"""`podwright queues --shares` on 400 cases with the answers of an exact reference: one queue to 300, up to 12 levels."""
+"""`podwright queues --shares` on 400 cases with the answers of an exact reference: one queue to 300, up to 12
+levels.
+"""
 
 import gzip
 import json

@@ -79,8 +79,8 @@ def test_the_commands_of_the_page_on_installation_work(shell):
 
 
 def read_all_kinds(shell):
-    """Before a kind is deleted, the API server lists its objects. If nobody has read any, it first sets up their storage,
-    fails meanwhile, and tries again after pauses that double, for a minute and more.
+    """Before a kind is deleted, the API server lists its objects. If nobody has read any, it first sets up their
+    storage, fails meanwhile, and tries again after pauses that double, for a minute and more.
     """
     for kind in shell("kubectl api-resources --api-group=podwright.dev -o name").split():
         wait_until(lambda kind=kind: shell.try_(f"kubectl get {kind} -A").returncode == 0, 30, f"{kind} can be read")

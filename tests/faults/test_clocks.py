@@ -28,7 +28,9 @@ BACK = -2_400
 
 
 class Login:
-    """A kubeconfig with a token file, as in a pod. A token is valid as long as the Secret that it is bound to exists."""
+    """A kubeconfig with a token file, as in a pod. A token is valid as long as the Secret that it is bound to
+    exists.
+    """
 
     def __init__(self, arena: Arena, folder: Path) -> None:
         self._arena = arena

@@ -2,8 +2,8 @@
 
 The proxy delays Bindings and their responses, so that many kills come while some Bindings are executed and others are
 not. Most operators are killed some time after they have begun to bind, and the others some time after their start.
-PODWRIGHT_KILLS sets the number of kills in the short test (4). The slow test kills 50 times. In another one, each operator
-is killed as soon as it has bound a pod.
+PODWRIGHT_KILLS sets the number of kills in the short test (4). The slow test kills 50 times. In another one, each
+operator is killed as soon as it has bound a pod.
 """
 
 from __future__ import annotations

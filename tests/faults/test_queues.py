@@ -40,7 +40,9 @@ def is_binding_or_eviction(method: str, path: str) -> bool:
 def kill_repeatedly(
     arena: Arena, kills: int, proxies: Sequence[FaultProxy], decider: Callable[[], kit.Operator]
 ) -> None:
-    """`decider` returns the operator that decides, started again where that was killed. It runs behind one of the proxies."""
+    """`decider` returns the operator that decides, started again where that was killed. It runs behind one of the
+    proxies.
+    """
     randomness = random.Random(kills)
     teams = QueuedTeams(arena, seed=kills)
 

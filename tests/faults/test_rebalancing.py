@@ -1,5 +1,5 @@
-"""The operator is killed (SIGKILL) while it moves pods. Each pod goes to the place that was held for it, and nowhere else.
-Or the API server refuses an eviction, because the budget has been used since the pod's place was proved.
+"""The operator is killed (SIGKILL) while it moves pods. Each pod goes to the place that was held for it, and nowhere
+else. Or the API server refuses an eviction, because the budget has been used since the pod's place was proved.
 
 PODWRIGHT_KILLS sets the number of kills in the short test (4). The slow test kills 30 times.
 """
@@ -24,9 +24,9 @@ RESERVATIONS = "/apis/podwright.dev/v1alpha1/reservations"
 
 
 def kill_repeatedly(arena: Arena, proxy: FaultProxy, kills: int) -> None:
-    """In each round, two pods on n1 are to move to n0, where there is no room for more. The operator is killed when both
-    places are held, in two of three rounds while both evictions or one of them are under way. Only then the controller
-    creates the new pods, and another pod wants the room.
+    """In each round, two pods on n1 are to move to n0, where there is no room for more. The operator is killed when
+    both places are held, in two of three rounds while both evictions or one of them are under way. Only then the
+    controller creates the new pods, and another pod wants the room.
     """
     cluster, randomness, evicted = arena.cluster, random.Random(kills), 0
     arena.nodes(3, cpu="4", pods="99")

@@ -146,8 +146,8 @@ class FirstOfEach:
 
 
 def test_every_right_is_used(cluster, audit_log):
-    """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, all kinds of gangs and
-    queues, a reservation, a gang that gathers room, policies, also of rebalancing, an election with a standby, and
+    """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, all kinds of gangs
+    and queues, a reservation, a gang that gathers room, policies, also of rebalancing, an election with a standby, and
     somebody who reads metrics.
     """
     client = cluster.client
@@ -207,8 +207,8 @@ def test_every_right_is_used(cluster, audit_log):
 
 
 def create_queues(cluster):
-    """A reservation, a grouping, a topology, a queue of each API, and a namespace that uses one and has a view of another, with the
-    policies that serve Volcano and KAI.
+    """A reservation, a grouping, a topology, a queue of each API, and a namespace that uses one and has a view of
+    another, with the policies that serve Volcano and KAI.
     """
     for name in ("volcano", "kai-scheduler"):
         cluster.apply(make_policy(name, schedulerName=name))

@@ -1,8 +1,9 @@
 """The network between the operator and the API server takes 50 ms. How the rate depends on that is printed; a busy
 machine changes it.
 
-tests/unit/engine/outcomes/binding/test_concurrency.py has the same with simulated servers. PODWRIGHT_SLOW_NETWORK_PODS sets
-another number of pods."""
+tests/unit/engine/outcomes/binding/test_concurrency.py has the same with simulated servers. PODWRIGHT_SLOW_NETWORK_PODS
+sets another number of pods.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Queues of KAI and of Volcano as their users have them, on the real API server: limits, reclaim, statuses, and CRDs that
-come and go.
+"""Queues of KAI and of Volcano as their users have them, on the real API server: limits, reclaim, statuses, and CRDs
+that come and go.
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ def cluster(installed, empty_cluster):
 
 @pytest.fixture(scope="module")
 def installed_package(tmp_path_factory):
-    """The examples package, installed into a separate folder, so that its plugins are found only by their entry points."""
+    """The examples package, installed into a separate folder, so that its plugins are found only by their entry
+    points.
+    """
     target = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([*command, "--target", str(target), str(EXAMPLES)], check=True)

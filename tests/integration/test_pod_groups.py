@@ -1,4 +1,6 @@
-"""Pod groups of both APIs on the real API server: they are placed completely or not at all, and their status shows it."""
+"""Pod groups of both APIs on the real API server: they are placed completely or not at all, and their status shows
+it.
+"""
 
 from __future__ import annotations
 

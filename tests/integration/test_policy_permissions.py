@@ -1,5 +1,5 @@
-"""Who may write SchedulerPolicies, and with what content: the roles and the admission policies of manifests/ on the real
-API server.
+"""Who may write SchedulerPolicies, and with what content: the roles and the admission policies of manifests/ on the
+real API server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Pods are moved on the real API server: evicted within budgets, created again by a controller, bound at their place."""
+"""Pods are moved on the real API server: evicted within budgets, created again by a controller, bound at their
+place.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ def authority():
 
 @pytest.fixture(scope="module")
 def measuring(control_plane, authority, tmp_path_factory):
-    """What measures nodes, as an API of the API server, which the operator may read as manifests/overlays/signals says."""
+    """What measures nodes, as an API of the API server, which the operator may read as manifests/overlays/signals
+    says.
+    """
     kit.stay_installed(control_plane)
     for raw in yaml.safe_load_all(control_plane.kubectl("kustomize", str(OVERLAY))):
         if raw and raw["kind"].startswith("ClusterRole") and raw["metadata"]["name"] == "podwright-signals":

@@ -1,4 +1,6 @@
-"""Teams share a cluster by queues, on the real API server: limits, shares, reclaim, statuses, and who may use a queue."""
+"""Teams share a cluster by queues, on the real API server: limits, shares, reclaim, statuses, and who may use a
+queue.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The whole road: pods as operators make them, in each setting that they have for schedulers, run as gangs on the real API
-server. What brings no pod group is grouped by manifests/groupings, with the rights that these files grant.
+"""The whole road: pods as operators make them, in each setting that they have for schedulers, run as gangs on the real
+API server. What brings no pod group is grouped by manifests/groupings, with the rights that these files grant.
 """
 
 from __future__ import annotations

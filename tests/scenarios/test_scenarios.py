@@ -1,7 +1,7 @@
 """Scenarios in YAML: a cluster, policies and events, and on which node each pod must run or why it must stay pending.
 
-The `steps` of a file run in order: `nodes`, `pods`, `policies`, `queues`, `namespaces` add or replace objects, `delete` names
-pods or nodes, and `wait` advances the fake clock by seconds. After each step, every pod in the active queue is
+The `steps` of a file run in order: `nodes`, `pods`, `policies`, `queues`, `namespaces` add or replace objects, `delete`
+names pods or nodes, and `wait` advances the fake clock by seconds. After each step, every pod in the active queue is
 scheduled by the whole core. Then `expect` maps a pod to its node, a list of possible nodes, or `pending: <part of the
 message>`, and `policy NAME` to `accepted` or `refused: <part of the message>`.
 """

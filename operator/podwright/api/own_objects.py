@@ -85,7 +85,8 @@ def checked_status(
     keeps: tuple[str, object] | None = None,
 ) -> dict[str, Any]:
     """The status fields for these conditions and the generation that they describe. `previous`: the status until now.
-    `now`: an RFC 3339 time. `keeps`: of kinds whose last valid generation stays in force, what is wrong with this one, and its spec.
+    `now`: an RFC 3339 time. `keeps`: of kinds whose last valid generation stays in force, what is wrong with this one,
+    and its spec.
     """
     before = conditions_by_type(previous)
     status: dict[str, Any] = {

@@ -24,7 +24,8 @@ from podwright.cli.examples import EXAMPLES
 from podwright.cli.imports import uncollected
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# NumPy's linear algebra, which is not used, would start a thread for each core, and these spin for a tenth of the start.
+# NumPy's linear algebra, which is not used, would start a thread for each core, and these spin for a tenth of the
+# start.
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "admission-check": (

@@ -1,7 +1,7 @@
 """The `Cluster` of plugins (core/framework/interface.py) on the API server: reads, updates, waits and Bindings.
 
-Unlike everything else in kube/, it is called by plugins. Reads are sent once, and updates are retried a few times. Waits
-poll, but for objects that are in the cache the engine waits there (engine/outcomes/binding/plugin_cluster).
+Unlike everything else in kube/, it is called by plugins. Reads are sent once, and updates are retried a few times.
+Waits poll, but for objects that are in the cache the engine waits there (engine/outcomes/binding/plugin_cluster).
 `RetryingPodReader` retries reads, for the engine.
 
 A Binding is posted until the outcome is known. It is retried after 429 (with the pause that the server asks for), 5xx,

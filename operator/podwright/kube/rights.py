@@ -139,8 +139,8 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     _COMPOSITES: COMPOSITE_POD_GROUPS,
     PRIORITY_CLASSES: (*VOLCANO_POD_GROUPS, *KAI_POD_GROUPS, *POD_GANGS),
 }
-"""Kinds that a cluster may lack, with all their versions, and PriorityClasses with the kinds that name one. Where none is
-served, no right to them is needed.
+"""Kinds that a cluster may lack, with all their versions, and PriorityClasses with the kinds that name one. Where none
+is served, no right to them is needed.
 """
 _OWN_WRITES: Final = (f"{TOKEN_REVIEW.root}/", f"{ACCESS_REVIEW.root}/", f"{LEASE.root}/")
 """The paths of writes that change nothing for anybody else."""

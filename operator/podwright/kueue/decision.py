@@ -74,7 +74,9 @@ class Fits:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """Why they do not fit, for people. `never`: no node of the cluster can ever take a pod of them, as the nodes are."""
+    """Why they do not fit, for people. `never`: no node of the cluster can ever take a pod of them, as the nodes
+    are.
+    """
 
     message: str
     never: bool = False

@@ -22,7 +22,9 @@ MOST_RETRIES: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """Raises OptionsError for values that contradict each other. `common`: the options that other processes have, too."""
+    """Raises OptionsError for values that contradict each other. `common`: the options that other processes have,
+    too.
+    """
 
     common: Options
     hold: float = option(DURATION, "For how long a place is held for the pods.", default="10m")

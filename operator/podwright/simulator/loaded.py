@@ -88,8 +88,8 @@ class LoadOptions:
     """`classes`: the plugin classes; `settings`: the built-in policy, and what other policies may do, as the operator's
     options say it.
 
-    `guard`: watches plugins that are not Podwright's own. `gather_after`: `QueueRules.gather_after` of the queues that do
-    not say it.
+    `guard`: watches plugins that are not Podwright's own. `gather_after`: `QueueRules.gather_after` of the queues that
+    do not say it.
     """
 
     features: Features = field(default_factory=Features)
@@ -177,7 +177,9 @@ class LoadedCluster:
         return queues_of(self.world.cache)
 
     def joined(self, pod: PodInfo, put: Put) -> PodInfo:
-        """The pod as a member of its group, of which it may have its priority. `put` stores a group that groupings make."""
+        """The pod as a member of its group, of which it may have its priority. `put` stores a group that groupings
+        make.
+        """
         return self.made_groups.joined(self.cache.groups.ranked(pod), put)
 
     def parsed(self, raw: Raw) -> PodInfo:

@@ -82,7 +82,9 @@ class MadeGroups:
         return owner
 
     def joined(self, pod: PodInfo, put: Put, *, anew: bool = False) -> PodInfo:
-        """The pod as a member of its group, which is made if it does not exist. `anew`: also if its owner has changed."""
+        """The pod as a member of its group, which is made if it does not exist. `anew`: also if its owner has
+        changed.
+        """
         groups = self._cache.groups
         if not self.owners.read or pod.owner is None or (pod.group and groups.is_member(pod)):
             return pod

@@ -1,4 +1,6 @@
-"""The calls that generated expressions are made of, by the type of their value. `{int}` stands for a part of that type."""
+"""The calls that generated expressions are made of, by the type of their value. `{int}` stands for a part of that
+type.
+"""
 
 CALLS = {
     "url": ["url({link})"],

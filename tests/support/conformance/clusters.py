@@ -374,7 +374,9 @@ class _Generator:
         return term
 
     def _volumes(self, pending: Object) -> None:
-        """Claims of the pending pod: bound, waiting for their first consumer, or unbound; also of others, and missing."""
+        """Claims of the pending pod: bound, waiting for their first consumer, or unbound; also of others, and
+        missing.
+        """
         modes = {"slow": "WaitForFirstConsumer", "local": "WaitForFirstConsumer", "now": "Immediate"}
         self._case["storageClasses"] = [
             {

@@ -105,7 +105,9 @@ _logs: dict[Path, int] = {}
 
 
 def binding_cycle_violations() -> list[str]:
-    """New log lines of all operators about violations that debug mode caught (see podwright/engine/outcomes/binding/debug.py)."""
+    """New log lines of all operators about violations that debug mode caught (see
+    podwright/engine/outcomes/binding/debug.py).
+    """
     found: list[str] = []
     for path in [path for path in _logs if path.exists()]:
         text = _read_from(path, _logs[path])
@@ -154,7 +156,9 @@ def _versions(cluster: ControlPlane) -> Mapping[str, str]:
 
 
 def wait_listed(cluster: ControlPlane, kind: str) -> None:
-    """Wait until kubectl finds a kind of ours, by its plural. The API server lists it some 2 seconds after it serves it."""
+    """Wait until kubectl finds a kind of ours, by its plural. The API server lists it some 2 seconds after it serves
+    it.
+    """
 
     def listed() -> bool:
         status, body = cluster.client.raw("GET", GROUP)

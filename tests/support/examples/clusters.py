@@ -114,7 +114,9 @@ class ExampleCluster:
         return self.api.request("GET", path)["items"]
 
     def settle(self, delete_others: Callable[[], None] = lambda: None) -> None:
-        """Waits until the operator's cache holds only the residents. Meanwhile, `delete_others` is called repeatedly."""
+        """Waits until the operator's cache holds only the residents. Meanwhile, `delete_others` is called
+        repeatedly.
+        """
 
         def settled() -> bool:
             delete_others()

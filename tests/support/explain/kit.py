@@ -1,4 +1,6 @@
-"""Explains pods of clusters that are given as lists of objects, and applies the changes that an explanation proposes."""
+"""Explains pods of clusters that are given as lists of objects, and applies the changes that an explanation
+proposes.
+"""
 
 from __future__ import annotations
 

@@ -204,8 +204,8 @@ class QueuedTeams:
             cluster.client.request("DELETE", QUEUES)
 
     def pause(self) -> Sequence[Team]:
-        """A third of the teams want no pods, so others get their room. Those with a budget never scale down, which would
-        not ask the budget.
+        """A third of the teams want no pods, so others get their room. Those with a budget never scale down, which
+        would not ask the budget.
         """
         paused = self.random.sample([team for team in self.leaves if not team.kept], len(self.leaves) // 3)
         self._scale(paused, 0)
@@ -253,8 +253,8 @@ class QueuedTeams:
         self._check_messages()
 
     def lacking(self) -> dict[str, tuple[int, int, int]]:
-        """What queues hold, what they are guaranteed of their demand, and their shares: of those that lack a part of the
-        guarantee, or more than a unit of the share, which rounding may move.
+        """What queues hold, what they are guaranteed of their demand, and their shares: of those that lack a part of
+        the guarantee, or more than a unit of the share, which rounding may move.
         """
         held, shares = self.ledger.held(staying=True), self.shares()
         found = {

@@ -1,5 +1,5 @@
-"""The CRD of Grove's PodGang, written from the types at fcc3b3bb (`scheduler/api/core/v1alpha1/podgang.go`), and gangs and
-pods as its operator writes them.
+"""The CRD of Grove's PodGang, written from the types at fcc3b3bb (`scheduler/api/core/v1alpha1/podgang.go`), and gangs
+and pods as its operator writes them.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Stand-in controllers: each writes the objects that an operator writes for one workload, in its order.
 
 A controller is a generator. It makes objects with `Make`, yields the names of the pods that are to start together, and
-goes on when they run. What they write for other schedulers is in `settings`. It follows the operators' sources: LeaderWorkerSet v0.10.0-11-g060ab4d
-(`pkg/controllers/leaderworkerset_controller.go`, `pod_controller.go`, `pkg/webhooks/pod_webhook.go`), JobSet
-v0.13.0-devel-43-g08dfbdfd (`pkg/controllers/jobset_controller.go`, `labelAndAnnotateObject`), Trainer
-v1.5.0-rc.0-1092-g8c0f5059b (`pkg/runtime/framework/plugins/jobset`, `manifests/base/runtimes`), KubeRay
-v1.7.0-rc.0-5-gfeeaf72fa (`ray-operator/controllers/ray`), training operator v1.9.0 (`pkg/controller.v1`), MPI operator
-v0.4.0-160-gcaa3c47 (`pkg/controller/mpi_job_controller.go`), Spark operator chart-1.4.6-393-g38082f33
-(`internal/controller/sparkapplication/submission.go`), Argo v4.1.0-rc2-80-gf016ad89eb
+goes on when they run. What they write for other schedulers is in `settings`. It follows the operators' sources:
+LeaderWorkerSet v0.10.0-11-g060ab4d (`pkg/controllers/leaderworkerset_controller.go`, `pod_controller.go`,
+`pkg/webhooks/pod_webhook.go`), JobSet v0.13.0-devel-43-g08dfbdfd (`pkg/controllers/jobset_controller.go`,
+`labelAndAnnotateObject`), Trainer v1.5.0-rc.0-1092-g8c0f5059b (`pkg/runtime/framework/plugins/jobset`,
+`manifests/base/runtimes`), KubeRay v1.7.0-rc.0-5-gfeeaf72fa (`ray-operator/controllers/ray`), training operator v1.9.0
+(`pkg/controller.v1`), MPI operator v0.4.0-160-gcaa3c47 (`pkg/controller/mpi_job_controller.go`), Spark operator
+chart-1.4.6-393-g38082f33 (`internal/controller/sparkapplication/submission.go`), Argo v4.1.0-rc2-80-gf016ad89eb
 (`workflow/controller/workflowpod.go`), Grove fcc3b3bb (`operator/internal/controller/podcliqueset/components/podgang`,
 `operator/internal/controller/podclique/components/pod`), and Kubernetes' Job controller. Webhooks count as part of an
 operator: those of JobSet and LeaderWorkerSet (`pkg/webhooks/pod_webhook.go`) place exclusive workloads. Those of the
@@ -26,7 +26,9 @@ from support.gangs import grove
 
 Object = dict[str, Any]
 Gangs = Sequence[Sequence[str]]
-"""The names of the pods that are made by now and have no node, by what starts together. A list of one pod: it starts alone."""
+"""The names of the pods that are made by now and have no node, by what starts together. A list of one pod: it starts
+alone.
+"""
 
 _LWS: Final = "leaderworkerset.sigs.k8s.io"
 _JOBSET: Final = "jobset.sigs.k8s.io"

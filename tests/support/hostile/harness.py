@@ -37,7 +37,9 @@ ELEMENTS: Final = 64
 
 @dataclass(frozen=True)
 class Attempt:
-    """`outcome`: "bound", "preempts", or the text of the event. CPU time in ms: from the watch event to the decision."""
+    """`outcome`: "bound", "preempts", or the text of the event. CPU time in ms: from the watch event to the
+    decision.
+    """
 
     outcome: str
     milliseconds: float

@@ -62,7 +62,9 @@ def _filters(count: int, expression: Callable[[int], str]) -> dict[str, Any]:
 
 
 def _accepted_before(policy: dict[str, Any]) -> dict[str, Any]:
-    """A policy that was accepted when there were fewer nodes. Many of these rules are refused on as many as there are."""
+    """A policy that was accepted when there were fewer nodes. Many of these rules are refused on as many as there
+    are.
+    """
     return {**policy, "status": {"lastAccepted": {"generation": 1, "spec": policy["spec"]}}}
 
 
@@ -158,7 +160,9 @@ def _gang_beside_nominated(size: int, nodes: int) -> Objects:
 
 
 def _packed(size: int, nodes: int) -> Objects:
-    """Pods that a policy packs. Fewer nodes than they need have room for them; a solver searches for the best placement."""
+    """Pods that a policy packs. Fewer nodes than they need have room for them; a solver searches for the best
+    placement.
+    """
     choose, free = Random(size), size // 3
     placed = [ours(f"placed-{index}", requests={"cpu": "20"}) for index in range(free, nodes)]
     policy = make_policy("packed", 1, "packed", schedulerName="packed", packing="Optimal")

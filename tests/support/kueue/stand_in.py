@@ -78,7 +78,9 @@ class Kueue:
             assert status == 409
 
     def reserve_quota(self, name: str, flavors: Mapping[str, str] | None = None, **assignment: Any) -> None:
-        """What Kueue's scheduler writes: quota, and all checks of the ClusterQueue, those of an eviction as they were."""
+        """What Kueue's scheduler writes: quota, and all checks of the ClusterQueue, those of an eviction as they
+        were.
+        """
 
         def change(status: Raw) -> None:
             sets = self.get(name)["spec"]["podSets"]

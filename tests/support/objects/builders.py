@@ -46,7 +46,9 @@ def make_pod(
     status: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A v1.Pod with one container. `spec`, `status` and `metadata` are merged over the fields from the other arguments."""
+    """A v1.Pod with one container. `spec`, `status` and `metadata` are merged over the fields from the other
+    arguments.
+    """
     container: dict[str, Any] = {"name": "main", "image": "app", "resources": {"requests": dict(requests or {})}}
     made: dict[str, Any] = {"containers": [container]}
     if node:

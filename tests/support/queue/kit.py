@@ -42,8 +42,8 @@ class Clock:
 class Harness(Observer):
     """A queue with the hints of Fit and Wait (any new node), Spread (a deleted pod, except one called `no`) and Gate.
 
-    Records what the queue reports: `incoming` and `hinted`. `pre_enqueue`, `hints` and `hints_of` can be replaced. `due`: the uids
-    of pods that may be retried without an event. `lacking`: the plugins that leave groups no room.
+    Records what the queue reports: `incoming` and `hinted`. `pre_enqueue`, `hints` and `hints_of` can be replaced.
+    `due`: the uids of pods that may be retried without an event. `lacking`: the plugins that leave groups no room.
     """
 
     def __init__(self, waits=DEFAULT_WAITS):

@@ -52,7 +52,9 @@ class Spec:
     version: int = 1
 
     def change_to(self, now: Spec) -> tuple[str, frozenset[str]]:
-        """The label of an update of one field and the plugins that it helps; an empty label if the update is no event."""
+        """The label of an update of one field and the plugins that it helps; an empty label if the update is no
+        event.
+        """
         if now.label != self.label:
             return "TargetPodUpdatePodLabel", frozenset({"Labels", "Extender"})
         if now.cpu != self.cpu:

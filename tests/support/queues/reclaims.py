@@ -1,4 +1,6 @@
-"""A cluster in memory whose pods belong to queues: who is evicted for a pod or a gang, and what the queues have then."""
+"""A cluster in memory whose pods belong to queues: who is evicted for a pod or a gang, and what the queues have
+then.
+"""
 
 from __future__ import annotations
 

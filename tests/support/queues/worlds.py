@@ -400,7 +400,9 @@ class QueuedWorld:
     def _over(
         self, path: Sequence[str], amounts: Mapping[str, int], held: Counter[tuple[str, str]]
     ) -> set[tuple[str, str]]:
-        """The limits that these amounts would exceed, by queue and resource, and where other queues keep what is needed."""
+        """The limits that these amounts would exceed, by queue and resource, and where other queues keep what is
+        needed.
+        """
         over = {
             (name, resource)
             for name in path
@@ -410,8 +412,8 @@ class QueuedWorld:
         return over | self._kept_over(path, amounts, held)
 
     def _choices(self, pod: PodInfo) -> list[dict[str, int]]:
-        """What the pod would take on the nodes that offer it GPUs, as far as their models say. Without any, what it takes
-        anywhere.
+        """What the pod would take on the nodes that offer it GPUs, as far as their models say. Without any, what it
+        takes anywhere.
         """
         amounts = self._amounts(pod)
         wanted = pod.node_affinity.node_selector.get(MODEL)

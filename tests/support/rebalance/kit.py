@@ -63,7 +63,9 @@ def gang(
 
 
 def empty_nodes(cluster: LoadedCluster, asked: RebalanceRules) -> int:
-    """How many nodes are empty that nobody else takes care of and that offer enough, at most as many as are asked for."""
+    """How many nodes are empty that nobody else takes care of and that offer enough, at most as many as are asked
+    for.
+    """
     empty = sum(
         all(belongs_to_node(pod) for pod in info.pods.values())
         for info in cluster.cache.nodes.values()
@@ -139,7 +141,9 @@ def sharing(strategy: str) -> dict[str, Any]:
 
 
 def generated_objects(random: Random, *, gangs: bool = False) -> list[dict[str, Any]]:
-    """A cluster that its controllers have filled node by node, some of whose pods are gone again. `gangs`: one waits."""
+    """A cluster that its controllers have filled node by node, some of whose pods are gone again. `gangs`: one
+    waits.
+    """
     zones = "abc"[: random.randint(1, 3)]
     nodes = [
         node(

@@ -1,4 +1,6 @@
-"""A cluster for rules: nodes that differ in everything that expressions can read, and placed pods; and changes of both."""
+"""A cluster for rules: nodes that differ in everything that expressions can read, and placed pods; and changes of
+both.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ SERVICE = {
 
 
 class StandIn:
-    """`cores`: what each node uses. `lie` changes the list that is served; `hanging`: nothing is answered about nodes."""
+    """`cores`: what each node uses. `lie` changes the list that is served; `hanging`: nothing is answered about
+    nodes.
+    """
 
     def __init__(self) -> None:
         self.cores: dict[str, float] = {}

@@ -27,7 +27,9 @@ def clock(monkeypatch):
 
 
 def settled(clock, count, complete):
-    """When `settle` returned, and the last change that it reported. `count` and `complete` are functions of the time."""
+    """When `settle` returned, and the last change that it reported. `count` and `complete` are functions of the
+    time.
+    """
     changes = []
 
     async def counted():

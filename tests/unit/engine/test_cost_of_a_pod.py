@@ -28,7 +28,9 @@ was found by calls.
 MOST_CALLS_IN_GANG = 790
 """For a pod of a gang of 20 in a queue: 740 on Python 3.13, and 844 while each member told the group's queue."""
 MOST_CALLS_PLACED = 68
-"""For a pod with a node, in a list at the start: 65 on Python 3.13, 67 on 3.11, and 78 while events were prepared for waiting pods that do not exist."""
+"""For a pod with a node, in a list at the start: 65 on Python 3.13, 67 on 3.11, and 78 while events were prepared for
+waiting pods that do not exist.
+"""
 
 
 def pods(name: str) -> list[dict]:

@@ -1,4 +1,6 @@
-"""The result does not depend on the order of the two watches and the Binding's response, nor on repeated watch events."""
+"""The result does not depend on the order of the two watches and the Binding's response, nor on repeated watch
+events.
+"""
 
 from __future__ import annotations
 

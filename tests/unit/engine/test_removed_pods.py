@@ -1,4 +1,6 @@
-"""Pods removed at unusual moments leave nothing behind: no nomination, no member count, no pod waiting for their room."""
+"""Pods removed at unusual moments leave nothing behind: no nomination, no member count, no pod waiting for their
+room.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The rights of the admission check: its roles grant exactly these, and the page lists those that the scheduler lacks."""
+"""The rights of the admission check: its roles grant exactly these, and the page lists those that the scheduler
+lacks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`spec.queue` of a SchedulerPolicy: the queue of its pods that name none themselves, and whether they may be evicted."""
+"""`spec.queue` of a SchedulerPolicy: the queue of its pods that name none themselves, and whether they may be
+evicted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The report of `podwright explain` for people: why the pod waits, which plugins rejected nodes, and what would help."""
+"""The report of `podwright explain` for people: why the pod waits, which plugins rejected nodes, and what would
+help.
+"""
 
 from __future__ import annotations
 

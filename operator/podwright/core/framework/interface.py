@@ -202,8 +202,8 @@ class FilterResult:
 
 FILLED_SIZE: Final = 4096
 ROWS_PER_GAP: Final = 8
-"""In a table of at least FILLED_SIZE rows with at most one infeasible row in ROWS_PER_GAP, the last rows take the places
-of the infeasible ones: to copy a column and write a few rows is faster than to pick all others.
+"""In a table of at least FILLED_SIZE rows with at most one infeasible row in ROWS_PER_GAP, the last rows take the
+places of the infeasible ones: to copy a column and write a few rows is faster than to pick all others.
 """
 _ROWS: Slots = np.arange(1024)
 _ROWS.setflags(write=False)
@@ -225,8 +225,8 @@ class Feasible:
     def __init__(
         self, table: NodeTable, slots: Slots | None, filled: tuple[Slots, Slots] | None = None, count: int = 0
     ) -> None:
-        """Without `slots`, the rows are the first `count`. If there are more, some are replaced by others: `filled` has those
-        that are replaced, then as many that replace them.
+        """Without `slots`, the rows are the first `count`. If there are more, some are replaced by others: `filled` has
+        those that are replaced, then as many that replace them.
         """
         self.table = table
         self._slots = slots
@@ -293,8 +293,8 @@ class Feasible:
         return taken
 
     def in_rows(self, scores: WholeNumbers) -> tuple[WholeNumbers, Feasible]:
-        """Returns the scores, [feasible], in the order of the table's rows, and these rows. Rows that are not feasible have
-        the least number if last rows had taken their places.
+        """Returns the scores, [feasible], in the order of the table's rows, and these rows. Rows that are not feasible
+        have the least number if last rows had taken their places.
         """
         if self._filled is None:
             return scores, self

@@ -1,7 +1,8 @@
 """Total scores of all nodes, and which are the greatest, kept for the pods of one template.
 
 The plugins that score most pods keep an array for each template, and compute the rows again that have changed. Sums of
-such arrays are kept in the same way. So a decision adds up and compares a few rows, not all of them, with equal results.
+such arrays are kept in the same way. So a decision adds up and compares a few rows, not all of them, with equal
+results.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class KeptTotal(Sequence[int]):
         return int(self._best[position])
 
     def update(self, log: ChangeLog, alive: Bools | None = None) -> None:
-        """Adds up again what has changed. `alive`, bool[nodes]: the feasible rows; None: all. Their changes are found by
-        comparison, because a filter may depend on more than the node.
+        """Adds up again what has changed. `alive`, bool[nodes]: the feasible rows; None: all. Their changes are found
+        by comparison, because a filter may depend on more than the node.
         """
         rows = log.rows_since(self._seq) if self._seq >= 0 else None
         self._seq = log.seq

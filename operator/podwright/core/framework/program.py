@@ -66,8 +66,8 @@ Solver = Callable[[Program, float], Answer]
 
 
 def common_unit(amounts: Sequence[int]) -> int:
-    """Returns the unit for these amounts: their greatest common divisor, or the smallest multiple of it of which no amount
-    has more than LARGEST. 0 if all amounts are 0.
+    """Returns the unit for these amounts: their greatest common divisor, or the smallest multiple of it of which no
+    amount has more than LARGEST. 0 if all amounts are 0.
 
     In whole units, all rounded down, a row that is at most so much has every solution that it has in amounts.
     """

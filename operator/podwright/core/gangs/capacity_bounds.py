@@ -50,8 +50,8 @@ class Template:
 class CapacityBounds:
     """See the module. Reads the cache at each call. Pods may come and go between calls, but nodes must not change.
 
-    With `emptied`, a bound holds for nodes without any pods on them. `crowded`: the room that others are nominated to is
-    left to them, if none of the pods is nominated. Then no nomination may change either.
+    With `emptied`, a bound holds for nodes without any pods on them. `crowded`: the room that others are nominated to
+    is left to them, if none of the pods is nominated. Then no nomination may change either.
     """
 
     def __init__(self, framework: Framework, cache: Cache, pods: Sequence[PodInfo], *, crowded: bool = False) -> None:

@@ -50,7 +50,8 @@ THOROUGH: Final = (False, True)
 thoroughly.
 """
 REMOVAL_SECONDS: Final = 0.002
-"""Estimated for a pod that leaves its node and comes back, both in one step for all pods. Mostly it takes a hundredth."""
+"""Estimated for a pod that leaves its node and comes back, both in one step for all pods. Mostly it takes a hundredth.
+"""
 _PREFIX: Final = "pod group preemption: "
 Found = GangPreemption | GangPlacement | Status
 

@@ -51,8 +51,8 @@ class DueGang:
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """A gang that gathers room: the name of its reservation, the uids of the pods that will have ended, and what is held
-    on each node, whichever member comes there.
+    """A gang that gathers room: the name of its reservation, the uids of the pods that will have ended, and what is
+    held on each node, whichever member comes there.
     """
 
     reservation: str
@@ -143,9 +143,9 @@ class GatheringGangs:
         return True
 
     def release(self, now: float) -> Iterator[str]:
-        """The names of the reservations of gangs that do not wait any more, or whose queue no longer gathers room. Empty
-        between two steps, in which the cache may change: there may be many pods where room is held. What the steps find
-        may be out of date, so before room is released, it is looked at in one piece.
+        """The names of the reservations of gangs that do not wait any more, or whose queue no longer gathers room.
+        Empty between two steps, in which the cache may change: there may be many pods where room is held. What the
+        steps find may be out of date, so before room is released, it is looked at in one piece.
         """
         for queue in [*self._gathering]:
             gathers = self._queues.gathers_after(queue)
@@ -220,8 +220,8 @@ class GatheringGangs:
         return any(self._cache.nominator.node_of(pod.uid) for pod in members)
 
     def may_end(self) -> Iterator[PodInfo]:
-        """The running pods of all queues, of each queue in the order in which they got their nodes. An attempt may pause
-        at each.
+        """The running pods of all queues, of each queue in the order in which they got their nodes. An attempt may
+        pause at each.
         """
         for name in self._queues.names():
             for pod in self._queues.placed_in_order(name):
@@ -232,8 +232,8 @@ class GatheringGangs:
         self, due: DueGang, start: EarliestStart | None, now: float
     ) -> Generator[None, None, Reservation | None]:
         """The reservation with which the gang gathers room, which the caller adds at once. None: it cannot start
-        anywhere, or not within what its queue is entitled to, or it does not wait any more. Yields between two steps, in
-        which the cache may change.
+        anywhere, or not within what its queue is entitled to, or it does not wait any more. Yields between two steps,
+        in which the cache may change.
         """
         group = due.group
         nodes = [] if start is None else [start.nodes.get(pod.uid, "") for pod in due.members]
@@ -307,8 +307,8 @@ class GatheringGangs:
     def _verdicts(
         self, queue: str, gangs: Mapping[str, _Gang], rooms: Mapping[str, _Room]
     ) -> Iterator[tuple[str, bool]]:
-        """Each of these gangs by key, and True if it keeps its room: it waits for it, the room is there, and the queue is
-        entitled to it beside the rooms before it.
+        """Each of these gangs by key, and True if it keeps its room: it waits for it, the room is there, and the queue
+        is entitled to it beside the rooms before it.
         """
         sums = _Sums()
         for key, gang in gangs.items():

@@ -139,9 +139,9 @@ class JointProgram:
         self._rows.at_most(columns[found[columns] > 0], placed)
 
     def prefer_close(self) -> bool:
-        """After what is aimed at: as few domains as possible of each level down to the preferred one, the fullest first;
-        without a preferred level, the fullest domain of the required one. Domains with members that have a node cost
-        nothing. False if there is neither. Raises as `build`.
+        """After what is aimed at: as few domains as possible of each level down to the preferred one, the fullest
+        first; without a preferred level, the fullest domain of the required one. Domains with members that have a node
+        cost nothing. False if there is neither. Raises as `build`.
         """
         for branch in self._all(self._branch):
             if branch.near.preferred or branch.near.required:

@@ -1,6 +1,7 @@
 """Planning a pod group: a node for each member, or for none of them. Start here.
 
-    plan ─► do the members agree? ─► are there enough? ─► one simulation, in which domains are tried ─► placed or rejected
+    plan ─► do the members agree? ─► are there enough? ─► one simulation, in which domains are tried ─► placed or
+    rejected
 
 A simulation is a transaction on the cache that is rolled back, so two groups can never each hold half of what they
 need. The caller carries the placements out before anything else happens. Source of the rules: kube-scheduler 1.37's pod

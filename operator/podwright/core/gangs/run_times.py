@@ -49,7 +49,9 @@ class RunTimes:
         return bool(pod.run_limit) and self.declared(pod) == pod.run_limit and not pod.terminating
 
     def end_of(self, pod: PodInfo, now: float) -> float:
-        """When a running pod ends, in seconds since the epoch; infinite if that is not known. `now` if it terminates."""
+        """When a running pod ends, in seconds since the epoch; infinite if that is not known. `now` if it
+        terminates.
+        """
         if pod.terminating:
             return now
         seconds = self.declared(pod)

@@ -1,8 +1,8 @@
 """Stale gangs: those that run on without their minimum. What is left of one may be evicted after a time.
 
-Source: KAI's `pkg/scheduler/actions/stalegangeviction` and `IsStale` in `pkg/scheduler/api/podgroup_info/job_info.go` at
-v0.17.0-9-gd5bc503a. As there, pods that terminate count until they are gone, and a gang ends once one of its pods has
-succeeded. Unlike there, parts of a group of which its minimum needs none may lack pods.
+Source: KAI's `pkg/scheduler/actions/stalegangeviction` and `IsStale` in `pkg/scheduler/api/podgroup_info/job_info.go`
+at v0.17.0-9-gd5bc503a. As there, pods that terminate count until they are gone, and a gang ends once one of its pods
+has succeeded. Unlike there, parts of a group of which its minimum needs none may lack pods.
 """
 
 from __future__ import annotations

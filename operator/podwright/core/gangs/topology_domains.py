@@ -108,7 +108,9 @@ class DomainSearch:
         return self._allowed(self.tree.required, np.ones(len(self.tree.bound), np.bool_))
 
     def nearest_miss(self) -> str:
-        """The domain of the required level with the most room, and how many members it takes; empty if one has enough."""
+        """The domain of the required level with the most room, and how many members it takes; empty if one has
+        enough.
+        """
         if not len(self.tree.bound):
             labels = [level.label for level in self.tree.levels[: self.tree.required + 1]]
             return f"; no node has the label{'s' if labels[1:] else ''} {' and '.join(labels)}"

@@ -1,9 +1,9 @@
 """`dataclass` of the standard library, with methods that are compiled when they are first called.
 
-All data classes of this package use it. The standard library writes each method as text and compiles it while the module
-is imported. That was a quarter of the start of the process, and of 500 classes, a start makes objects of 70. A class that
-derives from a data class is left to the standard library. An object of any class that derives from a frozen one is
-frozen. There is no InitVar. Why: docs/adr/0024-methods-of-data-classes-compiled-late.md.
+All data classes of this package use it. The standard library writes each method as text and compiles it while the
+module is imported. That was a quarter of the start of the process, and of 500 classes, a start makes objects of 70. A
+class that derives from a data class is left to the standard library. An object of any class that derives from a frozen
+one is frozen. There is no InitVar. Why: docs/adr/0024-methods-of-data-classes-compiled-late.md.
 """
 
 from __future__ import annotations

@@ -37,7 +37,9 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds, at most Go's longest duration, 292 years. Raises ValueError for an invalid duration. Only 0 needs no unit."""
+    """Seconds, at most Go's longest duration, 292 years. Raises ValueError for an invalid duration. Only 0 needs no
+    unit.
+    """
     nanos = _nanoseconds(text)
     if nanos is None:
         raise ValueError(f'time: invalid duration "{text}"')

@@ -69,8 +69,8 @@ def packed(entry: Mapping[str, Any], where: str) -> Closeness:
 
 
 def reused_gang(spec: Mapping[str, Any], namespace: str) -> str:
-    """The name of the gang whose room this gang takes over. Empty if the spec names no gang, or one of another namespace.
-    Raises InvalidObjectError.
+    """The name of the gang whose room this gang takes over. Empty if the spec names no gang, or one of another
+    namespace. Raises InvalidObjectError.
     """
     where = "spec.reuseReservationRef"
     named = as_mapping(spec.get("reuseReservationRef"), where)

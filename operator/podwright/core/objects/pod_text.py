@@ -5,8 +5,8 @@ a spec, without these, is looked up among the specs that were parsed before, and
 Managed fields are skipped. That takes a third of the time of parsing the whole.
 
 The API server writes the name first, and then metadata, spec and status in this order. A text is cut only between
-values of which each is complete: those that are parsed, and the spec, which equals a parsed one. Of any other text, such
-as one in another order, nothing is assumed: it is parsed as a whole.
+values of which each is complete: those that are parsed, and the spec, which equals a parsed one. Of any other text,
+such as one in another order, nothing is assumed: it is parsed as a whole.
 """
 
 from __future__ import annotations

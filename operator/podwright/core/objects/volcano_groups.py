@@ -67,8 +67,8 @@ def volcano_closeness(entry: Mapping[str, Any], where: str) -> Closeness:
 
 
 def volcano_tree(spec: Mapping[str, Any], pods: int) -> tuple[SubGroup, PartOf | None]:
-    """The parts of a group: those of `subGroupPolicy`, or else those of `minTaskMember`. `pods`: how many it needs to start.
-    A group without parts has no PartOf. Raises InvalidObjectError.
+    """The parts of a group: those of `subGroupPolicy`, or else those of `minTaskMember`. `pods`: how many it needs to
+    start. A group without parts has no PartOf. Raises InvalidObjectError.
 
     As in Volcano, tasks have no minimums if their sum is more than `minMember`.
     """

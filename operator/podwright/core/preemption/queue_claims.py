@@ -278,8 +278,8 @@ class QueueClaim:
 
     @property
     def why_nothing(self) -> str:
-        """Why nobody, or not enough, could be evicted, as far as it has been tried: which of the claim's queues is at its
-        share, and what keeps the units that it has looked at. Empty if it is neither.
+        """Why nobody, or not enough, could be evicted, as far as it has been tried: which of the claim's queues is at
+        its share, and what keeps the units that it has looked at. Empty if it is neither.
         """
         over = ((i, level, r) for i, level in enumerate(self._path) for r in self._judged if self._above(level, r) > 0)
         index, at, resource = next(over, (len(self._path), None, ""))
@@ -300,7 +300,9 @@ class QueueClaim:
         return "; ".join(told)
 
     def _stays_away(self, pod: PodInfo) -> bool:
-        """True if the pod terminates, or would leave its room to the claim. System-critical pods leave room to nobody."""
+        """True if the pod terminates, or would leave its room to the claim. System-critical pods leave room to
+        nobody.
+        """
         return pod.terminating or (pod.priority < SYSTEM_CRITICAL and self._queues.is_ours(pod))
 
     def _is_overdue(self, pods: Iterable[PodInfo]) -> bool:

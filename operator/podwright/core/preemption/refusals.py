@@ -1,4 +1,6 @@
-"""Refusals: which of the units that a claim has looked at it may not take, and why. Words are made only when asked for."""
+"""Refusals: which of the units that a claim has looked at it may not take, and why. Words are made only when asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,9 @@ class Refusals:
         return key in self._found
 
     def add(self, key: str, reason: Reason, parent: int, count: int = 1, until: float = inf) -> None:
-        """A unit may not be taken. `key`: the uid of its first pod, or the name of the queue whose pods are kept. `parent`:
-        how many levels of the claim are below the common parent. `count`: of pods, or how much is kept. `until`: seconds
-        since the epoch.
+        """A unit may not be taken. `key`: the uid of its first pod, or the name of the queue whose pods are kept.
+        `parent`: how many levels of the claim are below the common parent. `count`: of pods, or how much is kept.
+        `until`: seconds since the epoch.
         """
         self._found[key] = reason, parent, count, until
 

@@ -3,9 +3,9 @@
 At each level of the tree, a heap holds the queues that have active pods at or below them, sorted by the key of the
 queue; equal ones by how long they have waited for a turn. A change of a queue costs the depth of the tree times the
 logarithm of its neighbours. Within a queue, pods are in the order of the QueueSort plugin. So are pods without a queue,
-which go before the pod whose turn it is if that one does not sort before them. A pod that comes is put in its queue when
-the next pod is asked for: while lists of queues and pods are read, no tree of queues is needed. For many pods, `sort`
-does that in steps.
+which go before the pod whose turn it is if that one does not sort before them. A pod that comes is put in its queue
+when the next pod is asked for: while lists of queues and pods are read, no tree of queues is needed. For many pods,
+`sort` does that in steps.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ KEYS_PER_STEP: Final = 16
 MANY: Final = 512
 """More pods than these are put in their queues in steps."""
 PODS_PER_STEP: Final = 64
-"""How many pods are put in their queues at a time. After queues have moved, at least one pod is popped for each such step
-before many pods are put in their queues again: who changes queues all the time holds up no pods.
+"""How many pods are put in their queues at a time. After queues have moved, at least one pod is popped for each such
+step before many pods are put in their queues again: who changes queues all the time holds up no pods.
 """
 
 

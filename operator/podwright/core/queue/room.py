@@ -59,8 +59,8 @@ class RoomWaiters(Protocol):
         """
 
     def take_ended_promises(self) -> Sequence[PodInfo]:
-        """The pods that lost their nomination since the last call, or took it to another queue, and did not get a node in
-        the queue that had it.
+        """The pods that lost their nomination since the last call, or took it to another queue, and did not get a node
+        in the queue that had it.
         """
 
     def refuses(self, bound: Any, pod: PodInfo) -> bool:
@@ -128,7 +128,9 @@ def misled(held: Iterable[QueuedPod], turns: RoomWaiters) -> Iterator[QueuedPod]
 
 
 class _Line:
-    """A queue with pods that might be tried again, or one above it. Sorted by what was so when they were last looked at."""
+    """A queue with pods that might be tried again, or one above it. Sorted by what was so when they were last looked
+    at.
+    """
 
     __slots__ = ("below", "known", "pods")
 

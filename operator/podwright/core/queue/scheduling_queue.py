@@ -196,13 +196,15 @@ class SchedulingQueue:
 
     @property
     def is_unsorted(self) -> bool:
-        """True if `pop` would put many pods in their queues of teams, or open many gates, at once: call `sort` first."""
+        """True if `pop` would put many pods in their queues of teams, or open many gates, at once: call `sort`
+        first.
+        """
         fair = self._active.fair
         return bool(self._to_open) or (fair is not None and fair.is_unsorted)
 
     def sort(self) -> Generator[None, None, None]:
-        """Opens gates, so that `pop` finds a gang with all of its members, and puts active pods in their queues of teams.
-        Yields between two steps, in which everything may change.
+        """Opens gates, so that `pop` finds a gang with all of its members, and puts active pods in their queues of
+        teams. Yields between two steps, in which everything may change.
         """
         while self.is_unsorted:
             while self._to_open:
@@ -472,7 +474,8 @@ class SchedulingQueue:
 
     def recheck_gate(self, uid: str) -> None:
         """Runs PreEnqueue for a pod again, because its answer has changed without an event. If the gate is open now, a
-        waiting pod still waits for the events of the plugins that rejected it. Ignores an unknown pod, and one in flight.
+        waiting pod still waits for the events of the plugins that rejected it. Ignores an unknown pod, and one in
+        flight.
         """
         self._open_gate(uid)
         queued = self._pods.get(uid)

@@ -132,12 +132,13 @@ class Accounts:
         self._due_groups: set[str] = set()
         """The same of the members of groups, by key."""
         self.bounds_of_gangs: dict[str, tuple[Bound | None, tuple[int, int]]] = {}
-        """The answers of `Turns.bound_of` about gangs, by key of the group, and what `lacking` returned then. UNKNOWN: to be
-        computed again.
+        """The answers of `Turns.bound_of` about gangs, by key of the group, and what `lacking` returned then. UNKNOWN:
+        to be computed again.
         """
         self._hears_groups = False
         self.ended_promises: dict[tuple[str, str], PodInfo] = {}
-        """By uid and queue: pods that are nominated no longer, or not in this queue. See `Turns.take_ended_promises`."""
+        """By uid and queue: pods that are nominated no longer, or not in this queue. See `Turns.take_ended_promises`.
+        """
         self.changed_bounds: set[str] = set()
         """See `Turns.take_changed_bounds`."""
         self.touched: set[str] = set()
@@ -168,7 +169,9 @@ class Accounts:
             self.regroup()
 
     def queue_of(self, pod: PodInfo) -> str:
-        """The name of the pod's queue, which may not exist; empty if it has none, or may not use the one that it names."""
+        """The name of the pod's queue, which may not exist; empty if it has none, or may not use the one that it
+        names.
+        """
         found = self.set_of(pod)
         return "" if found.endswith(OUTSIDE) else found
 
@@ -181,7 +184,9 @@ class Accounts:
         return self.membership.named_by(pod)[1]
 
     def contradiction(self, pod: PodInfo) -> str:
-        """Which field of the pod, or its group, names another queue than that to which it belongs; empty if none does."""
+        """Which field of the pod, or its group, names another queue than that to which it belongs; empty if none
+        does.
+        """
         several = self.active and (pod.group or len(self.membership.keys) > 1)
         return self.membership.contradiction(pod) if several else ""
 
@@ -217,7 +222,9 @@ class Accounts:
             self._drop_if_empty(name)
 
     def waiting_pods(self, name: str) -> Sequence[PodInfo]:
-        """The pods of this queue, without those below, that wait and are not assumed. In the order in which they came."""
+        """The pods of this queue, without those below, that wait and are not assumed. In the order in which they
+        came.
+        """
         self.tree()
         pods = self.pods.get(name)
         return [] if pods is None else [pod for uid, pod in pods.waiting.items() if uid not in self.placed_in]
@@ -245,7 +252,9 @@ class Accounts:
         return [self._cache.node_at(slot) for slot in dict.fromkeys(self._ending_on.values()) if slot >= 0]
 
     def lost_with_ending_pods(self) -> Mapping[str, int]:
-        """By resource: what pods of queues hold that terminate on nodes that take no pods, so that it will not be free."""
+        """By resource: what pods of queues hold that terminate on nodes that take no pods, so that it will not be
+        free.
+        """
         lost: dict[str, int] = {}
         if self._ending_on:
             uids, slots = [*self._ending_on], np.fromiter(self._ending_on.values(), np.intp, len(self._ending_on))
@@ -330,8 +339,8 @@ class Accounts:
         return tree if tree.top.share or not tree.resources else self.shared_out()
 
     def sample_usage(self, now: float) -> Generator[None, None, None]:
-        """Counts what all queues of the tree, and their users, have as used since the last call. `now`: seconds since the
-        epoch. Yields between two steps, in which queues may change.
+        """Counts what all queues of the tree, and their users, have as used since the last call. `now`: seconds since
+        the epoch. Yields between two steps, in which queues may change.
         """
         for name in self.records.keys() - self.names():
             del self.records[name]
@@ -440,7 +449,9 @@ class Accounts:
         return None if by_policy is None else by_policy(self.membership.as_first(pod))
 
     def max_runtime(self, name: str) -> float:
-        """For how long a pod of the queue runs before it is a victim for anybody, in seconds. Infinite without a bound."""
+        """For how long a pod of the queue runs before it is a victim for anybody, in seconds. Infinite without a
+        bound.
+        """
         queue = self.tree().get(name) if self.structure.timed else None
         path = () if queue is None else queue.path
         return min((each for above in path if (each := self.structure.valid[above.spec.name].max_runtime)), default=inf)
@@ -487,7 +498,9 @@ class Accounts:
         return 0 if group is None or not group.gang else groups.lacking(group), groups.members(key).unplaced_count
 
     def start_try(self, pod: PodInfo, place: Collection[str]) -> None:
-        """The pod is tried again because its bounds let it start on nodes of these flavors. It counts there meanwhile."""
+        """The pod is tried again because its bounds let it start on nodes of these flavors. It counts there
+        meanwhile.
+        """
         name = self.queue_of(pod)
         self.trying[pod.uid] = name, pod, self.amounts_at(pod, place), self.is_firm_in(name, pod)
         if pod.uid not in self.placed_in:

@@ -117,8 +117,8 @@ class Bounds:
         return None
 
     def of_gang(self, pod: PodInfo) -> Bound | None:
-        """Returns the bound that keeps the pod's gang from starting as a whole. None if there is no such bound, if the pod
-        has no gang, or if too few of the gang's pods wait.
+        """Returns the bound that keeps the pod's gang from starting as a whole. None if there is no such bound, if the
+        pod has no gang, or if too few of the gang's pods wait.
         """
         groups = self._cache.groups
         key = groups.key_of(pod)

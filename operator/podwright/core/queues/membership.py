@@ -78,7 +78,9 @@ class Membership:
         return pod if kept is None else replace(pod, labels=kept[0], queue=kept[1], policy=kept[2])
 
     def contradiction(self, pod: PodInfo) -> str:
-        """Which field of the pod, or its group, names another queue than that to which it belongs; empty if none does."""
+        """Which field of the pod, or its group, names another queue than that to which it belongs; empty if none
+        does.
+        """
         named = [
             (f"metadata.labels[{key}]", pod.labels.get(key, ""))
             if key != QUEUE_ANNOTATION

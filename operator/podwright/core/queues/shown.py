@@ -100,7 +100,8 @@ def is_owed(queues: Queues, name: str) -> bool:
 
 def first_bound(queues: Queues, name: str) -> tuple[PodInfo, Bound] | None:
     """The first waiting pod of the queue that a bound holds back, alone or with its gang, and the bound. If none of the
-    first MOST_PODS is held back: the first pod, and that its queue, or one above, is at its share. None if that is not so.
+    first MOST_PODS is held back: the first pod, and that its queue, or one above, is at its share. None if that is not
+    so.
     """
     found = next(_held_back(queues, _waiting(queues, name)), None)
     if found is None and (first := next(_waiting(queues, name), None)) is not None:

@@ -245,7 +245,9 @@ class QueueTree:
         return max(1, levels)
 
     def add(self, spec: QueueSpec) -> None:
-        """Adds a queue without pods. The caller has checked its parent. The resources that it names are named already."""
+        """Adds a queue without pods. The caller has checked its parent. The resources that it names are named
+        already.
+        """
         queue = self._queues[spec.name] = Queue(spec)
         self._named.update(spec.quotas.keys())
         self._join(queue)

@@ -74,7 +74,9 @@ class Turns:
         return queue.names()
 
     def take_changed(self) -> Iterable[str]:
-        """The queues whose `order_key` may have changed since the last call, in no order. See also `capacity_changes`."""
+        """The queues whose `order_key` may have changed since the last call, in no order. See also
+        `capacity_changes`.
+        """
         tree = self._accounts.tree()
         tree.steps += 1
         self._share_out_if_worth(tree)
@@ -168,8 +170,8 @@ class Turns:
         return group is not None and self._cache.reservations.get(gathered_name(group.uid)) is not None
 
     def bound_of(self, pod: PodInfo) -> tuple[Hashable, Bound] | None:
-        """The bound that holds the pod back, or its gang as a whole, without what may change as long as it does, and the
-        pod's kind.
+        """The bound that holds the pod back, or its gang as a whole, without what may change as long as it does, and
+        the pod's kind.
         """
         self._accounts.changed_bounds.discard(pod.uid)
         found = self._bound_of_gang(pod) if pod.group else self._bounds.of(pod)
@@ -202,7 +204,9 @@ class Turns:
         return changed
 
     def take_ended_promises(self) -> Sequence[PodInfo]:
-        """See `RoomWaiters`. A pod that is in another queue now is returned as one of the queue that had the nomination."""
+        """See `RoomWaiters`. A pod that is in another queue now is returned as one of the queue that had the
+        nomination.
+        """
         placed, nominated, found = self._accounts.placed_in, self._accounts.nominated_in, list[PodInfo]()
         for (uid, name), pod in self.ended_promises.items():
             if name not in (placed.get(uid), nominated.get(uid, ("",))[0]):

@@ -130,7 +130,9 @@ def _is_sure(queue: Queue, resource: str, amount: int) -> bool:
 
 
 def _gets_before(other: Queue, queue: Queue, resource: str) -> bool:
-    """True if the other queue of the same parent may get something before this one, which has no guarantee, or beside it."""
+    """True if the other queue of the same parent may get something before this one, which has no guarantee, or beside
+    it.
+    """
     quota = other.spec.quotas.get(resource, NO_QUOTA)
     first = quota.guarantee or (quota.weight > 0 and other.spec.priority >= queue.spec.priority)
     return other is not queue and quota.limit != 0 and bool(first)

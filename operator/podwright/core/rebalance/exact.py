@@ -46,7 +46,9 @@ class ExactSearch:
         return "; ".join(self._notes)
 
     def may_begin(self, *, late: bool = False) -> bool:
-        """False if nothing is searched. `late`: the plan has taken long already. Raises TookLongError where there may be a process for it."""
+        """False if nothing is searched. `late`: the plan has taken long already. Raises TookLongError where there may
+        be a process for it.
+        """
         if self._solve is None:
             return False
         self._found, why_not = "", ""

@@ -165,8 +165,9 @@ def seat(transaction: CacheTransaction, framework: Framework, members: Sequence[
 @dataclass(slots=True)
 class RoomSearch:
     """See the module. `move` moves pods off their nodes, none of them to one of `sources`, within the budgets, and
-    raises Refused, as `point` does once there is no more time. `takes`: bool[nodes], those that may take pods; `closed`: nodes that take pods, so none of theirs
-    move. `undoer` gives a function, to be called once, after which all of this and the cluster are as they are now.
+    raises Refused, as `point` does once there is no more time. `takes`: bool[nodes], those that may take pods;
+    `closed`: nodes that take pods, so none of theirs move. `undoer` gives a function, to be called once, after which
+    all of this and the cluster are as they are now.
     """
 
     transaction: CacheTransaction

@@ -4,8 +4,8 @@
         all filters ─► no budget violated, nobody else's constraints broken, gain enough ─► the step stays; else undone
 
 Where a solver is there and the case is small, the best moves are searched for as well (`exact`), and the better ones
-stay. Invariants: a node that gives pods away takes none, and none is given away from a node that took some, so at no time do
-two pods need the same room. Each step makes the weighted sum of empty nodes and of pods that pass their filters
+stay. Invariants: a node that gives pods away takes none, and none is given away from a node that took some, so at no
+time do two pods need the same room. Each step makes the weighted sum of empty nodes and of pods that pass their filters
 greater, with room that is asked for, and nothing else moves pods here; so at rest, plans become empty.
 """
 
@@ -195,8 +195,8 @@ class RebalancePlanner:
         return ""
 
     def _prove_room(self, step: Step, candidate: _Candidate, targets: Mapping[str, str]) -> None:
-        """Raises Refused if these moves do not make the room, or it is there without them. What has begun to leave makes
-        room, too.
+        """Raises Refused if these moves do not make the room, or it is there without them. What has begun to leave
+        makes room, too.
         """
         room, source = self._room, candidate.sources[0]
         if any(room.domain_of(info) != step.domain for info in candidate.sources):
@@ -504,8 +504,8 @@ class RebalancePlanner:
     # Gangs
 
     def _make_room_for(self, gang: WaitingGang, steps: list[Step]) -> bool:
-        """Adds a step after which the gang has room, if it has none yet. Later steps leave it that room. Returns whether
-        it has room.
+        """Adds a step after which the gang has room, if it has none yet. Later steps leave it that room. Returns
+        whether it has room.
         """
         framework = self._view.framework_of(gang.members[0])
         if framework is None:
@@ -763,8 +763,8 @@ class RebalancePlanner:
     def _moved(
         self, pods: Sequence[PodInfo], targets: Mapping[str, str] = _NO_TARGETS
     ) -> tuple[Sequence[Move], int, int]:
-        """The moves of these pods, the largest first, the gain by pods that pass their filters again, and how many nodes
-        are not empty any more that were to be. `targets`, and what it raises: see `_try`.
+        """The moves of these pods, the largest first, the gain by pods that pass their filters again, and how many
+        nodes are not empty any more that were to be. `targets`, and what it raises: see `_try`.
         """
         opened, moves, repaired, weights = 0, list[Move](), 0, self._rules.weights
         sources = {info.name for pod in pods if (info := self._cache.placement(pod.uid)) is not None}
@@ -792,8 +792,8 @@ class RebalancePlanner:
         return moves, weights.get(REPAIR_VIOLATIONS, 0) * repaired, opened
 
     def _place(self, pod: PodInfo, sources: Collection[str], target: str) -> tuple[str, bool]:
-        """The node that the pod gets, and whether that was to be empty. `target`: the only node that it may get; "": any
-        but `sources`.
+        """The node that the pod gets, and whether that was to be empty. `target`: the only node that it may get; "":
+        any but `sources`.
         """
         cache, framework = self._cache, self._view.framework_of(pod)
         assert framework is not None, "a pod that may move has a policy"

@@ -26,8 +26,8 @@ def fill_of(table: NodeTable, resources: Iterable[str]) -> NDArray[np.float64]:
 
 
 class Room:
-    """See the module. `takes`: bool[nodes], those that may take pods. With `level`, there is to be room for `count` pods
-    in each of some domains, and only domains with room for all of them count.
+    """See the module. `takes`: bool[nodes], those that may take pods. With `level`, there is to be room for `count`
+    pods in each of some domains, and only domains with room for all of them count.
     """
 
     def __init__(self, cache: Cache, rules: RebalanceRules, movable: Movable, takes: Bools) -> None:
@@ -54,7 +54,9 @@ class Room:
         return min(self.wanted, int(fit.sum()))
 
     def at(self, info: NodeInfo) -> int:
-        """For how many of the pods there is room in its domain, or without domains on the node; 0 if none is asked for."""
+        """For how many of the pods there is room in its domain, or without domains on the node; 0 if none is asked
+        for.
+        """
         if not self.count:
             return 0
         there = info.slot if self.level is None else self.level.codes == self.level.codes[info.slot]

@@ -36,7 +36,9 @@ WARNINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time of each of these days in UTC, 0 for Monday. `start`: seconds since midnight. `duration` is at most a day."""
+    """A time of each of these days in UTC, 0 for Monday. `start`: seconds since midnight. `duration` is at most a
+    day.
+    """
 
     days: frozenset[int]
     start: float

@@ -2,8 +2,8 @@
 
 Groups come from the object store. The intake of pending pods reports waiting members; the cache, which this class
 observes, reports placed and assumed ones. Reports about one pod may come in any order, and the pod counts once. Only
-groups of an API that the API server serves count: a pod that names a group of another API is an ordinary pod. Of several
-groups that a pod names, the most specific one that counts is the pod's.
+groups of an API that the API server serves count: a pod that names a group of another API is an ordinary pod. Of
+several groups that a pod names, the most specific one that counts is the pod's.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Members:
     waiting: dict[str, PodInfo] = field(default_factory=dict)
     placed: dict[str, PodInfo] = field(default_factory=dict)
     ending: set[str] = field(default_factory=set)
-    """Uids of placed pods that terminate. They count for no minimum: what replaces them starts as the gang that it is."""
+    """Uids of placed pods that terminate. They count for no minimum: what replaces them starts as the gang that it is.
+    """
     assumed: int = 0
     """How many pods are in both."""
     succeeded: dict[str, PodInfo] = field(default_factory=dict)
@@ -263,7 +264,9 @@ class PodGroups(PlacementObserver):
         self._listeners_to_groups.append(listener)
 
     def listen_to_apis(self, listener: Callable[[Collection[str]], None]) -> None:
-        """Calls `listener` when the served APIs change, with the uids of the pods whose group may be another one now."""
+        """Calls `listener` when the served APIs change, with the uids of the pods whose group may be another one
+        now.
+        """
         self._listeners_to_apis.append(listener)
 
     # Reading
@@ -317,9 +320,9 @@ class PodGroups(PlacementObserver):
         return next((key for key in named if key.partition(":")[0] in self._served), "")
 
     def contradiction(self, pod: PodInfo) -> str:
-        """A text for an event if the pod names another group beside the one that counts; else empty. Two others go without
-        saying: the group that KAI's pod-grouper adds to each pod of Grove's gangs, and one that is less specific and
-        whose API is not served.
+        """A text for an event if the pod names another group beside the one that counts; else empty. Two others go
+        without saying: the group that KAI's pod-grouper adds to each pod of Grove's gangs, and one that is less
+        specific and whose API is not served.
         """
         counts = self.counting(pod.named_groups)
         if not counts:
@@ -341,7 +344,9 @@ class PodGroups(PlacementObserver):
         return self._hierarchies.root_of(key)
 
     def named_by_pods(self, group: PodGroup) -> Sequence[PodGroup]:
-        """The groups that pods name: those at the bottom of the hierarchy below a composite group, or the group itself."""
+        """The groups that pods name: those at the bottom of the hierarchy below a composite group, or the group
+        itself.
+        """
         if not group.composite:
             return (group,)
         return [found for key in self.keys_below(group) if (found := self._groups.get(key)) is not None]
@@ -445,7 +450,9 @@ class PodGroups(PlacementObserver):
         return sorted(map(self.progress, waiting))
 
     def placed_text(self, key: str) -> str:
-        """How many pods of a group have a node, by the name of its workload. Of a group that does not exist, as well."""
+        """How many pods of a group have a node, by the name of its workload. Of a group that does not exist, as
+        well.
+        """
         group, placed = self._groups.get(key), self.placed(key)
         if group is None:
             return f"{_described(key)}: {placed} with a node"

@@ -230,8 +230,8 @@ class Reservations(PlacementObserver):
         return gone
 
     def begin(self, reservation: Reservation) -> Generator[None, None, None]:
-        """Adds a new reservation, of which the returned steps hold one slot after the other. Between them, the cache may
-        change.
+        """Adds a new reservation, of which the returned steps hold one slot after the other. Between them, the cache
+        may change.
         """
         self._begin(reservation)
         return self._fill(self._known[reservation.name])
@@ -266,8 +266,8 @@ class Reservations(PlacementObserver):
             yield
 
     def extend(self, name: str, slots: Sequence[Slot], until: float) -> None:
-        """Adds free slots to a reservation, and holds it until then. Slots that are lost are left out from now on. Raises
-        KeyError.
+        """Adds free slots to a reservation, and holds it until then. Slots that are lost are left out from now on.
+        Raises KeyError.
         """
         known = self._known[name]
         if known.broken:

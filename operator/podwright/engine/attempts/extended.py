@@ -52,8 +52,8 @@ CarryOut = Callable[[QueuedPod, ActivePolicy, Decision, float], None]
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The state of a node on which its victims depend. `pods`: by uid, whether the pod is terminating, and its priority;
-    `nominated`: the uids of nominated pods that have precedence there.
+    """The state of a node on which its victims depend. `pods`: by uid, whether the pod is terminating, and its
+    priority; `nominated`: the uids of nominated pods that have precedence there.
     """
 
     pods: Mapping[str, tuple[bool, int]]

@@ -6,8 +6,8 @@
 A child decides on the cluster as it was at the fork, and its pods are in flight meanwhile: events that may help them
 are kept by the queue. A placement is checked against the cluster as it is now, on its node alone. A preemption does not
 fit any more if a victim is gone, or if another preemptor got the room meanwhile, also while the members of a gang are
-rejected in steps, before the first eviction. A pod that comes back CONFLICTS times is planned alone, in a quiet time, in
-which nothing else is decided and the watches hold back what they receive. So no pod is put off forever.
+rejected in steps, before the first eviction. A pod that comes back CONFLICTS times is planned alone, in a quiet time,
+in which nothing else is decided and the watches hold back what they receive. So no pod is put off forever.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ FULL_COLLECTION_REST: Final = 1_000
 duration.
 """
 GROWTH: Final = 1.25
-"""Under constant load, a full collection waits until memory in use is this many times what it was after the last one."""
+"""Under constant load, a full collection waits until memory in use is this many times what it was after the last one.
+"""
 _libc: Final = ctypes.CDLL(None)
 malloc_trim: Final = getattr(_libc, "malloc_trim", None)
 clear_lookup_caches: Final[Callable[[], None]] = getattr(

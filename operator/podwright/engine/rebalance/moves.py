@@ -4,8 +4,9 @@
         ─► it takes the place, and is ready ─► next
 
 A place is a Reservation for what the controller of the moved pod creates. It is given back when that does not come,
-when the eviction is refused, when others have taken it, and when the policy is stopped. With other rules, nothing begins
-any more, and what has begun ends. A gang's room is held from the first move until the gang starts. When this process ends, places stay, and the next one looks after them.
+when the eviction is refused, when others have taken it, and when the policy is stopped. With other rules, nothing
+begins any more, and what has begun ends. A gang's room is held from the first move until the gang starts. When this
+process ends, places stay, and the next one looks after them.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class _NotProved(str):
 
 @dataclass(slots=True)
 class _Flight:
-    """A move that has begun. `refused`: the pod was not evicted. `successor`: the uid of the new pod, once it is bound."""
+    """A move that has begun. `refused`: the pod was not evicted. `successor`: the uid of the new pod, once it is
+    bound.
+    """
 
     move: Move
     pod: PodInfo
@@ -119,8 +122,8 @@ class Moves:
         self.keep: Callable[[Reservation], Awaitable[str]] = _kept
         """Writes a place, so that it survives this process. Returns why it cannot be written; "" if it is."""
         self._spared: dict[str, float] = {}
-        """By the uid of a controller that did not create a moved pod again in time: until when its pods stay. By the uid
-        of a pod that was refused: until when it stays.
+        """By the uid of a controller that did not create a moved pod again in time: until when its pods stay. By the
+        uid of a pod that was refused: until when it stays.
         """
         self._adopted: dict[str, tuple[Reservation, float]] = {}
         """By name: a Reservation that another process has made, and when this one took over."""
@@ -248,9 +251,9 @@ class Moves:
             return _NotProved(error)
 
     async def _begin(self, step: Step, left: Sequence[Move], move: Move, run: Run) -> _Flight | str:
-        """The move, or why it cannot begin. The place is written first. Then, without a pause, the move is proved again,
-        because the cluster and the policy change meanwhile. The loop waits for that, so the other moves that are left
-        are not.
+        """The move, or why it cannot begin. The place is written first. Then, without a pause, the move is proved
+        again, because the cluster and the policy change meanwhile. The loop waits for that, so the other moves that are
+        left are not.
         """
         info, target = self._cache.present(move.source), self._cache.present(move.target)
         pod = None if info is None else info.pods.get(move.uid)
@@ -390,7 +393,9 @@ class Moves:
         return problem and f"the room of {step.for_gang} cannot be written: {problem}"
 
     async def _wait_for_gang(self, step: Step, run: Run) -> str:
-        """Returns why the gang did not start; "" if it did. It is tried as soon as the pods are gone, without backoff."""
+        """Returns why the gang did not start; "" if it did. It is tried as soon as the pods are gone, without
+        backoff.
+        """
         until, tried = self._wall() + run.rules.hold_for, False
         while (gang := waiting_gang(self._cache, step.gang)) is not None:
             if not tried and not any(self._cache.placement(move.uid) for move in step.moves):
@@ -409,8 +414,8 @@ class Moves:
 
 
 def _next(left: Sequence[Move], flights: Sequence[_Flight], rules: RebalanceRules) -> Move | None:
-    """The first move that may begin beside these. Of one controller's pods, one moves to a node at a time: otherwise the
-    pod that came first would be taken for the second one, too, when its own place is given back.
+    """The first move that may begin beside these. Of one controller's pods, one moves to a node at a time: otherwise
+    the pod that came first would be taken for the second one, too, when its own place is given back.
     """
     if len(flights) >= rules.at_once:
         return None

@@ -1,4 +1,5 @@
-"""Recent moves: how many began within the last hour, for `maxMoves`, and whose pods stay because of what became of some.
+"""Recent moves: how many began within the last hour, for `maxMoves`, and whose pods stay because of what became of
+some.
 
 They are counted by spans of five minutes, so that a status can keep them over restarts. A span counts until an hour
 after its end: in no hour are there more moves than allowed.

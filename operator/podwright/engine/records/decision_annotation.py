@@ -29,8 +29,8 @@ def annotations_of(
     """Policy and generation, the node and its score, the runner-up, how many nodes were evaluated and feasible, and how
     many each plugin rejected. The score is left out if only one node is feasible, because Score does not run then. For
     a pod with devices, the first of these, and how many more there are (`moreDevices`). The queue, and what names it
-    (`queueFrom`: label, annotation, group, policy or namespace), and the flavors of the node in which the pod counts. Also the
-    process that decided (`instance`), and the pod's uid: in a copy of the pod, the annotation means nothing.
+    (`queueFrom`: label, annotation, group, policy or namespace), and the flavors of the node in which the pod counts.
+    Also the process that decided (`instance`), and the pod's uid: in a copy of the pod, the annotation means nothing.
     """
     decision: dict[str, Any] = {
         "policy": policy.name,

@@ -44,7 +44,9 @@ class _Sums:
 
 
 class PluginEvaluations(Observer):
-    """The base of `Metrics`. Sums attempts, and folds them into a counter with the labels plugin, extension point and profile."""
+    """The base of `Metrics`. Sums attempts, and folds them into a counter with the labels plugin, extension point and
+    profile.
+    """
 
     def __init__(self, family: CounterFamily) -> None:
         self._family = family

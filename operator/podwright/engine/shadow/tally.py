@@ -156,8 +156,8 @@ class Tallies:
         message: str = "",
         changes: int = 0,
     ) -> None:
-        """One comparison. `theirs`: the other scheduler's node; `message`: what it says about a pod that it does not place;
-        `changes`: see Disagreement.
+        """One comparison. `theirs`: the other scheduler's node; `message`: what it says about a pod that it does not
+        place; `changes`: see Disagreement.
         """
         outcome = comparison.outcome
         tally.outcomes[outcome] += 1

@@ -66,8 +66,8 @@ def about_plan(
     name: str,
     shows: Callable[[str], bool],
 ) -> Steps[Answer]:
-    """The last plan of a policy, empty if there is no policy. `shows`: whether the pods of a namespace are shown by name,
-    "" for those of all.
+    """The last plan of a policy, empty if there is no policy. `shows`: whether the pods of a namespace are shown by
+    name, "" for those of all.
     """
     known = rebalancing.known.get(name)
     if known is None:

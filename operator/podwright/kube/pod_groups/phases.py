@@ -321,7 +321,9 @@ class PodGroupPhases:
 
 
 class _CountingSink:
-    """Passes assigned pods on to another sink, and those that name a group by label or annotation to the phases, too."""
+    """Passes assigned pods on to another sink, and those that name a group by label or annotation to the phases,
+    too.
+    """
 
     takes_pod_texts = True
 

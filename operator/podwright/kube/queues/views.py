@@ -22,8 +22,9 @@ from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.write.object_status import Request, SeenObject, gently
 
 MAX_VIEWS: Final = 16
-"""How many views a namespace has at most: the queue that its label names, then those of its pods, then those that it has
-used."""
+"""How many views a namespace has at most: the queue that its label names, then those of its pods, then those that it
+has used.
+"""
 
 
 class QueueViewDoor(CheckedDoor):
@@ -39,7 +40,9 @@ class QueueViewDoor(CheckedDoor):
         super().__init__(http, engine, **options)
         self._queues = queues_of(engine.cache)
         self._first: dict[str, PodInfo | None] = {}
-        """Of the views that there should be, by key: the first pod of the namespace that a bound of the queue holds back."""
+        """Of the views that there should be, by key: the first pod of the namespace that a bound of the queue holds
+        back.
+        """
 
     def key(self, raw: Mapping[str, Any]) -> str:
         return f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"

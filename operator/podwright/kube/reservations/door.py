@@ -3,9 +3,9 @@
 The status of a reservation says whether its room is held, and how much of it has been taken. An object whose time is
 over stays until somebody deletes it.
 
-Room that gangs gather (`engine.attempts.gangs.gathering`) or take over (`reused_room` there), and places of rebalancing,
-have objects, too, so that they are seen, and still held after a restart. While this process leads, they follow the engine, and it takes no room from
-them.
+Room that gangs gather (`engine.attempts.gangs.gathering`) or take over (`reused_room` there), and places of
+rebalancing, have objects, too, so that they are seen, and still held after a restart. While this process leads, they
+follow the engine, and it takes no room from them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A SchedulingQueue with another value in one field, as `podwright simulate --set` names it; and the evictions of queues
-in state Drain.
+"""A SchedulingQueue with another value in one field, as `podwright simulate --set` names it; and the evictions of
+queues in state Drain.
 """
 
 from __future__ import annotations

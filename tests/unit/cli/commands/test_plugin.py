@@ -164,7 +164,9 @@ def test_a_directory_without_tests_is_not_a_success(run, tmp_path):
 
 
 def test_tests_without_plugins_are_not_run(run, tmp_path):
-    """As from the directory above that of `podwright plugin new`: each test would say that the plugin does not exist."""
+    """As from the directory above that of `podwright plugin new`: each test would say that the plugin does not
+    exist.
+    """
     run("new", "TeamNodes", "--directory", str(tmp_path / "team-nodes"))
     result = run("test", str(tmp_path))
     assert result.exit_code == 1

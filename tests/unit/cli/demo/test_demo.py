@@ -20,7 +20,9 @@ REQUEST = {"cpu": 1000, "memory": 1 << 30}
 
 
 def state_with(places, nodes=("a", "b", "c"), group="web", others=(), decisions=None):
-    """Nodes of 4 CPUs and 4 GiB, each in its own zone; the demo's pods p0, p1, … on `places`; other pods on `others`."""
+    """Nodes of 4 CPUs and 4 GiB, each in its own zone; the demo's pods p0, p1, … on `places`; other pods on
+    `others`.
+    """
     state = DemoState()
     raws = []
     for i, place in enumerate(places):

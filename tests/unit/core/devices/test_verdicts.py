@@ -189,7 +189,9 @@ def test_an_attempt_that_cannot_pause_searches_a_part_of_the_nodes():
 
 @pytest.mark.parametrize("number", range(1, 20))
 def test_a_pause_within_an_evaluation_changes_no_result(number, monkeypatch):
-    """In a long search, of which one step has then been done in part. One device fails, so that evaluations come late."""
+    """In a long search, of which one step has then been done in part. One device fails, so that evaluations come
+    late.
+    """
     monkeypatch.setattr(verdicts, "HARD", 1)
     devices = [make_device(f"d{i}", attributes={"index": i, **({"flag": True} if i < 5 else {})}) for i in range(6)]
     flagged = exactly("flagged", selectors=[selector('device.attributes["gpu.example.com"].flag')])

@@ -1,4 +1,6 @@
-"""Verdicts on nodes with nominated pods equal those of filters that run on a copy of the node and of the pod's state."""
+"""Verdicts on nodes with nominated pods equal those of filters that run on a copy of the node and of the pod's
+state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The framework reports every attempt to its observer, and the plugins of those attempts whose CycleState carries one."""
+"""The framework reports every attempt to its observer, and the plugins of those attempts whose CycleState carries
+one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What planning and preemption cost for a gang, counted: pods removed from the cache, members scheduled, units checked."""
+"""What planning and preemption cost for a gang, counted: pods removed from the cache, members scheduled, units
+checked.
+"""
 
 from __future__ import annotations
 

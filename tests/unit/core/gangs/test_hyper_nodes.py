@@ -21,8 +21,8 @@ KEY = group_key(VOLCANO_API, "default", "gang")
 
 
 class Switches:
-    """Nodes `<switch>-<number>` with so many CPUs each. The switches, of tier 1, are below `left` and `right`, of tier 2;
-    `alone` is below none, and `other` has no switch.
+    """Nodes `<switch>-<number>` with so many CPUs each. The switches, of tier 1, are below `left` and `right`, of tier
+    2; `alone` is below none, and `other` has no switch.
     """
 
     def __init__(self, rooms: dict[str, int], spec: dict[str, Any], *, hyper_nodes: bool = True) -> None:

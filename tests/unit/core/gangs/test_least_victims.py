@@ -1,4 +1,6 @@
-"""The fewest and least important victims of a gang, by the program. Never more than what preemption finds without it."""
+"""The fewest and least important victims of a gang, by the program. Never more than what preemption finds without
+it.
+"""
 
 from __future__ import annotations
 

@@ -216,7 +216,9 @@ TREES = st.recursive(
 
 
 def entries(tree: Any, parent: str, path: str, out: list[dict[str, Any]]) -> None:
-    """The sub-groups of a generated tree below `parent`: a number is a leaf's minimum of pods, else (groups, children)."""
+    """The sub-groups of a generated tree below `parent`: a number is a leaf's minimum of pods, else (groups,
+    children).
+    """
     if isinstance(tree, int):
         out.append(sub_group(path, tree, parent))
         return
@@ -478,7 +480,9 @@ class TestTopology:
 
 
 class TestJointly:
-    """Parts are placed one after the other, and none is taken back for another one. What that misses is planned jointly."""
+    """Parts are placed one after the other, and none is taken back for another one. What that misses is planned
+    jointly.
+    """
 
     def placed(self, cluster: Divided) -> list[str]:
         group = cluster.cache.groups.get(cluster.key)

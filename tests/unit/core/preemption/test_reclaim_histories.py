@@ -112,8 +112,8 @@ class TestLoopsOfPeers:
         assert (world.evictions, world.held("a"), world.held("effort")) == (0, 5, 1)
 
     def test_gangs_take_half_of_the_cluster_from_gangs(self, seed, deep):
-        """kueue #7101: four gangs of two fill the cluster. Of the other project's gangs of six, five, four and three, that
-        of four fits its share, or that of three.
+        """kueue #7101: four gangs of two fill the cluster. Of the other project's gangs of six, five, four and three,
+        that of four fits its share, or that of three.
         """
         world = history(queue("one"), queue("two"), gpus=8, seed=seed, deep=deep)
         for _ in range(4):

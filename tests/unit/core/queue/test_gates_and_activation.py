@@ -169,8 +169,8 @@ def test_the_gate_of_each_pod_that_is_not_in_flight_is_rechecked(h):
 
 
 class TestManyGates:
-    """Gates of five pods. The last pod was rejected before. A step looks at two gates. An event opens a gate if it is about
-    the node `right`, or about no node and the pod is `old`.
+    """Gates of five pods. The last pod was rejected before. A step looks at two gates. An event opens a gate if it is
+    about the node `right`, or about no node and the pod is `old`.
     """
 
     LAST = "default/p4"

@@ -350,7 +350,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([31, 31, 61, 301, 400]), verdict=VERDICTS, then=st.lists(EVENTS, max_size=2))
     def wait_long(self, seconds, verdict, then):
-        """Time alone does nothing backoff_until somebody asks for a pod; then what happens finds those that still wait."""
+        """Time alone does nothing backoff_until somebody asks for a pod; then what happens finds those that still
+        wait.
+        """
         self.pass_time(seconds)
         if (name := self.pop()) is not None:
             self.fail(name, verdict)

@@ -1,4 +1,6 @@
-"""Active pods of queues: the queue under its share first, then the one under its guarantee, then by priority and use."""
+"""Active pods of queues: the queue under its share first, then the one under its guarantee, then by priority and
+use.
+"""
 
 from random import Random
 

@@ -362,7 +362,9 @@ def test_guarantees_that_the_parent_does_not_cover_are_a_warning(parent, rival, 
 
 
 class TestFirmPods:
-    """Pods of priority 100 and above are never evicted, so they stay within guarantees: 4 of ml, 3 of train, 0 of serve."""
+    """Pods of priority 100 and above are never evicted, so they stay within guarantees: 4 of ml, 3 of train, 0 of
+    serve.
+    """
 
     @pytest.fixture(autouse=True)
     def _firm(self, queues):

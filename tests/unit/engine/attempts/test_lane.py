@@ -1,4 +1,6 @@
-"""Costly pods wait in a lane: other pods are scheduled meanwhile, other tasks get their turns, and an event says why."""
+"""Costly pods wait in a lane: other pods are scheduled meanwhile, other tasks get their turns, and an event says
+why.
+"""
 
 from __future__ import annotations
 

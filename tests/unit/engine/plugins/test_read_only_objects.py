@@ -1,4 +1,6 @@
-"""Third-party plugins cannot change the objects of the cluster. One that tries fails its own pods only, and is named."""
+"""Third-party plugins cannot change the objects of the cluster. One that tries fails its own pods only, and is
+named.
+"""
 
 from __future__ import annotations
 

@@ -105,7 +105,9 @@ async def test_a_pod_whose_expression_fails_waits_and_says_why(teams):
 
 
 def holding(teams, *pods):
-    """Pods of the queue `named` that run, each with what else it has, and the uids of those that are not preemptible."""
+    """Pods of the queue `named` that run, each with what else it has, and the uids of those that are not
+    preemptible.
+    """
     for name, options in pods:
         policy = options.pop("policy", "")
         raw = ours(name, **{"labels": {QUEUE_LABEL: "named"}, "requests": {"cpu": "1"}, **options})

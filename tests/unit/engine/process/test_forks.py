@@ -1,4 +1,6 @@
-"""Child processes: they send what they compute, and end with their parent, after their time, or when memory runs short."""
+"""Child processes: they send what they compute, and end with their parent, after their time, or when memory runs
+short.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The gauges about queues: what they say, and that their labels are bounded, however many queues and resources there are."""
+"""The gauges about queues: what they say, and that their labels are bounded, however many queues and resources there
+are.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""The answers of /debug/explain: the place in the queue and the last decisions, bounded in time and in what they tell."""
+"""The answers of /debug/explain: the place in the queue and the last decisions, bounded in time and in what they
+tell.
+"""
 
 from podwright.core.objects.pod_group import COMPOSITE_KIND, KIND
 from podwright.core.queue import Waits

@@ -186,7 +186,9 @@ async def test_a_server_that_pages_slowly_delays_the_start_and_is_not_asked_for_
 
 
 async def test_other_tasks_run_while_many_objects_are_dropped_that_a_list_lacks(monkeypatch):
-    """All pods of a large cluster may be gone after a pause. With no time for a slice, others run after each of them."""
+    """All pods of a large cluster may be gone after a pause. With no time for a slice, others run after each of
+    them.
+    """
     monkeypatch.setattr(pages, "SLICE_SECONDS", 0.0)
     turns = []
 

@@ -212,7 +212,9 @@ class ClaimWrites:
         return seen if newest is None or newest.uid != seen.uid else newest
 
     async def _reserve(self, claim: ResourceClaim, allocation: Allocation | None, consumer: Consumer) -> ResourceClaim:
-        """Enters the consumer in the claim, and the allocation if there is one. Raises ClusterError or ClaimWriteError."""
+        """Enters the consumer in the claim, and the allocation if there is one. Raises ClusterError or
+        ClaimWriteError.
+        """
         cluster = self._handle.cluster
         raw: Mapping[str, Any] = claim.raw
         for attempt in range(_ATTEMPTS):

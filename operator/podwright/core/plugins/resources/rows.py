@@ -36,8 +36,8 @@ Base = Callable[[Any, Any], Any]
 
 
 class Column:
-    """A number for each resource, to be combined with rows. For few rows, it has as many: NumPy takes three times as long
-    for a shape that it has to stretch.
+    """A number for each resource, to be combined with rows. For few rows, it has as many: NumPy takes three times as
+    long for a shape that it has to stretch.
     """
 
     __slots__ = ("_one", "_wide")

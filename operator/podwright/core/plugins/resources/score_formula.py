@@ -29,8 +29,8 @@ class ScoreFormula(ABC):
 
     @abstractmethod
     def many(self, rows: Rows, slots: Slots | None) -> Floats:
-        """float64[rows]: their scores, to be truncated. The caller may write to it, and uses it at once. `slots` None: of
-        all rows.
+        """float64[rows]: their scores, to be truncated. The caller may write to it, and uses it at once. `slots` None:
+        of all rows.
         """
 
     def all(self, out: Int16s) -> None:

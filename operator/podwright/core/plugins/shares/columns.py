@@ -37,7 +37,9 @@ class ShareDemand(NamedTuple):
 
 
 class DeviceColumns:
-    """The devices of one kind: float64[nodes, devices] each. Where a node has fewer, `free` is -1 and `size` infinite."""
+    """The devices of one kind: float64[nodes, devices] each. Where a node has fewer, `free` is -1 and `size`
+    infinite.
+    """
 
     def __init__(self) -> None:
         self.free = np.full((0, 1), -1.0)

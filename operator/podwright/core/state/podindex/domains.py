@@ -2,7 +2,8 @@
 
 Domains are numbered from 0 to `count` - 1. The number `count` stands for no domain, so arrays over domains have one
 more entry, which is 0. A `Domains` is immutable: when a node is added or removed, or its labels or taints change, a new
-one replaces it, and sums are recomputed. Until then, each added or removed pod changes one entry of each sum that includes it.
+one replaces it, and sums are recomputed. Until then, each added or removed pod changes one entry of each sum that
+includes it.
 """
 
 from __future__ import annotations
@@ -176,8 +177,8 @@ class Sums:
         return max(self._by_sum(), default=0)
 
     def _by_sum(self) -> Mapping[int, int]:
-        """How many domains with eligible nodes have each sum. Kept, because with as many domains as nodes a pass over all
-        sums takes longer than the rest of a decision.
+        """How many domains with eligible nodes have each sum. Kept, because with as many domains as nodes a pass over
+        all sums takes longer than the rest of a decision.
         """
         if self._domains_with is None:
             ids = self.domains.ids
@@ -216,8 +217,8 @@ class DomainCache:
         self._start_over()
 
     def get(self, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Domains:
-        """The domains of a label key; the same object as long as no labels or taints change. Keys that no node has share their
-        domains.
+        """The domains of a label key; the same object as long as no labels or taints change. Keys that no node has
+        share their domains.
         """
         if self._epoch != self._table.label_epoch:
             self._start_over()

@@ -206,9 +206,9 @@ class Gangs:
         nominated: Mapping[str, str] | None = None,
         priorities: Sequence[int] = (),
     ) -> Steps[bool]:
-        """Carries a decision out, which took so many seconds of CPU. `nominated`: it was made on an earlier state of the
-        cluster, with these nominations by uid, when the members had these `priorities`. Returns False if it does not fit
-        any more.
+        """Carries a decision out, which took so many seconds of CPU. `nominated`: it was made on an earlier state of
+        the cluster, with these nominations by uid, when the members had these `priorities`. Returns False if it does
+        not fit any more.
         """
         fitted, planned = True, nominated is not None
         checked: Callable[[], bool] = _always
@@ -225,7 +225,8 @@ class Gangs:
         if decision_log.enabled():
             decision_log.log_group_decision(decision, policy.label, took)
         for member in members:
-            # Not if it waits for victims: the next attempt looks at the nominated nodes first, and does not search again.
+            # Not if it waits for victims: the next attempt looks at the nominated nodes first, and does not search
+            # again.
             member.slow = seconds >= SLICE_SECONDS and preemption is None
         if isinstance(decision, GangPlacement):
             fitted = yield from self._placed(decision, members, policy, started, planned=planned)

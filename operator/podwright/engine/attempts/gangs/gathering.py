@@ -1,4 +1,6 @@
-"""Room that gangs gather (`core.gangs.gathering`), beside the loop: what takes longer than a slice is planned in a child."""
+"""Room that gangs gather (`core.gangs.gathering`), beside the loop: what takes longer than a slice is planned in a
+child.
+"""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ class GroupChanges:
         self._reported: dict[str, str] = {}
         """The last reported errors of groups, by key."""
         self._without_class: dict[str, float] = {}
-        """When groups with waiting pods were found to name a PriorityClass that does not exist, by key, until their members
-        are gone, too; infinite once that has been reported.
+        """When groups with waiting pods were found to name a PriorityClass that does not exist, by key, until their
+        members are gone, too; infinite once that has been reported.
         """
         self._priorities: dict[str, int] = {}
         """The priorities that members have of the classes that their groups name, by key of the group."""
@@ -71,8 +71,8 @@ class GroupChanges:
         self._losing: dict[str, PodInfo] = {}
         """By uid: members of groups that were found incomplete, which lose their nominations."""
         self._freed: dict[str, PodInfo] = {}
-        """By uid: nominated members whose priority has fallen, so that they keep fewer pods off their node. Also, by the
-        keys of their groups, members with a node whose priority has fallen, so that more pods may preempt them.
+        """By uid: nominated members whose priority has fallen, so that they keep fewer pods off their node. Also, by
+        the keys of their groups, members with a node whose priority has fallen, so that more pods may preempt them.
         """
         self._scheduled = False
         foreign_pods.listen(lambda key: self._group_changed(state.cache.groups.root_of(key)))

@@ -35,8 +35,8 @@ class GangMembers:
         self._clock = state.clock
         self._failures = failures
         self.in_steps: set[str] = set()
-        """The keys of groups whose members are taken or rejected in steps: what else is popped of them waits in the lane,
-        which is busy meanwhile.
+        """The keys of groups whose members are taken or rejected in steps: what else is popped of them waits in the
+        lane, which is busy meanwhile.
         """
 
     def waits_in_lane(self, group: PodGroup, first: QueuedPod) -> bool:
@@ -56,8 +56,8 @@ class GangMembers:
         """The members to schedule now, `first` among them, in the order in which they were added; all are in flight.
 
         Empty if the group backs off: then `first` backs off with it. Also empty if another member is costly, or if the
-        members are many or, if they were not tried yet, costly together: then they wait in the lane of costly pods. Also
-        requeues `first` if it is no longer a waiting member.
+        members are many or, if they were not tried yet, costly together: then they wait in the lane of costly pods.
+        Also requeues `first` if it is no longer a waiting member.
         """
         self.in_steps.add(group.key)
         try:

@@ -1,5 +1,5 @@
-"""Room that one gang takes over from another: what pods of a PodGang of Grove leave is held for the gang that names it in
-`spec.reuseReservationRef`, until that one has started. For Grove this is a suggestion, so other nodes do as well.
+"""Room that one gang takes over from another: what pods of a PodGang of Grove leave is held for the gang that names it
+in `spec.reuseReservationRef`, until that one has started. For Grove this is a suggestion, so other nodes do as well.
 
 Grove's API: `PodGangSpec` in `scheduler/api/core/v1alpha1/podgang.go` at fcc3b3bb.
 """

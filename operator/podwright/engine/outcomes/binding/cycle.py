@@ -211,8 +211,8 @@ class BindingCycles:
         return cycle is not None and cycle.stop(Ending(BindingOutcome.CANCELLED, unschedulable(why)))
 
     def allow(self, uids: Iterable[str], plugin: str) -> None:
-        """Lets the pods go on that wait for this Permit plugin. Each then begins a Binding, so only `ALLOWED_AT_ONCE` go
-        in one turn of the loop.
+        """Lets the pods go on that wait for this Permit plugin. Each then begins a Binding, so only `ALLOWED_AT_ONCE`
+        go in one turn of the loop.
         """
         busy, cycles = bool(self._allowed), (self._cycles.get(uid) for uid in uids)
         self._allowed += [(each.waiting, plugin) for each in cycles if each is not None and each.waiting is not None]

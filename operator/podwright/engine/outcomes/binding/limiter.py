@@ -3,10 +3,10 @@
 A few tens at once are as fast as hundreds and keep the queue's order, because a decided pod is no longer sorted by
 priority. More are needed only where the network takes long: `concurrency` adapts the limit. The scheduling loop waits
 while it is reached. A Binding that is slow (an admission webhook, a 429 with a pause, an answer that never comes) stops
-counting against that limit after a while, so decisions and other Bindings go on. If all take longer, because the machine
-is busy, none of them is slow: more at once would only add connections, each of which costs a busy server more than a
-Binding. A second, higher limit counts the slow ones too and keeps connections and memory bounded. Requests of plugins
-also count (`send`): each has its own capacity while it is in progress. A pod that waits in PreBind has none.
+counting against that limit after a while, so decisions and other Bindings go on. If all take longer, because the
+machine is busy, none of them is slow: more at once would only add connections, each of which costs a busy server more
+than a Binding. A second, higher limit counts the slow ones too and keeps connections and memory bounded. Requests of
+plugins also count (`send`): each has its own capacity while it is in progress. A pod that waits in PreBind has none.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """The paths of the page, for every server that has it: the operator's, and that of `podwright simulate --serve`.
 
-| path | answer |
-| --- | --- |
-| /page/ | the page; its files are beside it |
-| /page/node?name=NODE | what fills a node |
-| /page/policy?name=POLICY | the state of a policy, which is named NAMESPACE/NAME if it is local |
-| /page/plan?name=POLICY | the last plan of a RebalancePolicy |
-| /page/picture?name=POLICY&resource=NAME | its picture, as SVG |
-| /page/search?text=TEXT | the pods and pod groups whose names contain the text |
-| /page/stream | server-sent events: `nodes`, `change`, `decisions`, `queue`, `policies`, `queues`, `plans`, `history`, `stale` |
+| path | answer | | --- | --- | | /page/ | the page; its files are beside it | | /page/node?name=NODE | what fills a
+node | | /page/policy?name=POLICY | the state of a policy, which is named NAMESPACE/NAME if it is local | |
+/page/plan?name=POLICY | the last plan of a RebalancePolicy | | /page/picture?name=POLICY&resource=NAME | its picture,
+as SVG | | /page/search?text=TEXT | the pods and pod groups whose names contain the text | | /page/stream | server-sent
+events: `nodes`, `change`, `decisions`, `queue`, `policies`, `queues`, `plans`, `history`, `stale` |
 """
 
 from __future__ import annotations

@@ -33,7 +33,9 @@ class TimeIsUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
-    """A change of the cluster that may help. `apply` makes it in a trial, and raises InvalidObjectError if it cannot."""
+    """A change of the cluster that may help. `apply` makes it in a trial, and raises InvalidObjectError if it
+    cannot.
+    """
 
     text: str
     edits: tuple[Edit, ...]

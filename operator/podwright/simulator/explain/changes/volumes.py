@@ -29,7 +29,9 @@ Objects = list[tuple[str, Mapping[str, Any]]]
 
 
 def lacking(cache: Cache, pod: PodInfo, node: Node) -> ClusterChange | None:
-    """One change that makes all objects which the pod lacks; None if it lacks none. `node`: where its volumes must be."""
+    """One change that makes all objects which the pod lacks; None if it lacks none. `node`: where its volumes must
+    be.
+    """
     found = [*_lacking(cache, pod, node)]
     objects = [each for _, some in found for each in some]
     return _with(cache, " and ".join(text for text, _ in found), objects) if objects else None

@@ -94,7 +94,9 @@ def test_a_claim_that_names_a_device_twice_counts_once_and_leaves_nothing(holder
 
 
 class TestWhatIsShared:
-    """A NIC of 10 units whose shares claims get, and a board whose halves consume 2 of 4 units, and the whole of it 4."""
+    """A NIC of 10 units whose shares claims get, and a board whose halves consume 2 of 4 units, and the whole of it
+    4.
+    """
 
     SLICES = (
         make_slice(

@@ -1,4 +1,6 @@
-"""Counts of placed pods by selector and by affinity term: what they count, how they follow changes, and what they free."""
+"""Counts of placed pods by selector and by affinity term: what they count, how they follow changes, and what they
+free.
+"""
 
 import gc
 from types import FunctionType, ModuleType
@@ -349,7 +351,9 @@ def differs(number):
 
 
 def reachable(root, *, beside):
-    """The number of containers that can be reached from an object, without those that can be reached through `beside`."""
+    """The number of containers that can be reached from an object, without those that can be reached through
+    `beside`.
+    """
     seen, queue = {id(other) for other in beside}, [root]
     while queue:
         for other in gc.get_referents(queue.pop()):

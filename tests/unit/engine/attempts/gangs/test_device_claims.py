@@ -15,7 +15,9 @@ GONE = allocated("gpu-0", node="gone")
 
 
 def rig_with(*claims: dict[str, Any], **group: Any) -> tuple[Rig, list[str]]:
-    """Two nodes with a device each, and a group of two. Returns also the names of the claims that lose their devices."""
+    """Two nodes with a device each, and a group of two. Returns also the names of the claims that lose their
+    devices.
+    """
     rig, freed = Rig(), []
     rig.engine.cache.groups.serve(WORKLOAD_API)
     rig.engine.objects("DeviceClass").put(make_class("gpu"))

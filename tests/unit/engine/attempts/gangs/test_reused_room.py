@@ -19,7 +19,9 @@ GATE = {"schedulingGates": [{"name": "grove.io/podgang-pending-creation"}]}
 
 
 class Update:
-    """The gang `old` fills n0 and n1, and `new` of as many pods is to take over its room. `free`: other, larger nodes."""
+    """The gang `old` fills n0 and n1, and `new` of as many pods is to take over its room. `free`: other, larger
+    nodes.
+    """
 
     def __init__(self, free: int = 0, **spec: Any) -> None:
         self.rig = Rig()
