@@ -112,6 +112,30 @@ async def test_the_room_is_held_against_pods_of_higher_priority(queue):
     assert len(rig.evictor.evicted) == 1
 
 
+async def test_a_claimant_whose_place_another_scheduler_takes_gets_another_one():
+    rig = rig_with_queues()
+    queues_of(rig.engine.cache).set(QueueRules("a", quotas={"cpu": Quota(guarantee=1000)}))
+    put(rig, "a1", "a", 0)
+    async with deciding(rig):
+        (victim,) = rig.evictor.answers
+        rig.evictor.answers[victim](True)
+        await settle()
+        rig.engine.assigned.put(on_node(ours("theirs", requests=ONE, spec={"schedulerName": "default-scheduler"}), "n"))
+        rig.engine.assigned.drop(f"default/{victim}", None)
+        rig.now += 20
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == []
+        (other,) = {"b1", "b2"} - {victim}
+        assert [each[0] for each in rig.evictor.evicted] == [victim, other]
+        rig.evictor.answers[other](True)
+        rig.engine.assigned.drop(f"default/{other}", None)
+        rig.now += 20
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == [("a1", "n")]
+
+
 async def test_pods_of_queues_are_tried_again_when_one_without_a_queue_gives_up_its_room():
     rig = rig_with_queues()
     gated = {"schedulingGates": [{"name": "later"}]}
