@@ -191,7 +191,7 @@ class Run:
         self._placed: dict[str, tuple[Placement, PodInfo]] = {}
 
     def place(self, name: str, kind: Kind) -> bool:
-        """Whether the pod fits."""
+        """Places the pod. False if it does not fit."""
         cache, pending = self._world.cache, _pod(name)
         cache.set_object("ResourceClaim", _claim(name, kind))
         decision = schedule(self._framework, cache, pending, self._below)

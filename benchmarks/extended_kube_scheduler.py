@@ -1,5 +1,5 @@
-"""What extenders cost kube-scheduler: the rate at which it places a backlog alone, with `podwright extender`, and with
-one that decides nothing.
+"""Measures the cost of extenders for kube-scheduler: the rate at which it places a backlog alone, with `podwright
+extender`, and with one that decides nothing.
 
 On a small machine the API server, etcd, kube-scheduler and the extender share the cores, so a rate says little without
 the CPU time behind it, and without what `null_extender` leaves of it. A round runs each series once, in turn.

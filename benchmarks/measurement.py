@@ -40,8 +40,8 @@ class RunFailed(RuntimeError):  # noqa: N818 -- it reads as a sentence where it 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Whether the pods exist before the scheduler starts, at which rate they are created live (0: as fast as possible),
-    and whether etcd syncs.
+    """`backlog`: the pods exist before the scheduler starts; `pods_per_second`: the rate of live creation (0: as fast
+    as possible); `fsync`: etcd syncs.
     """
 
     backlog: bool = True
@@ -120,7 +120,7 @@ class _Run:
         self._marks = _Marks()
         self._scheduler: Process | None = None
         self._running: list[asyncio.Task[None]] = []
-        """What must not end before the measurement."""
+        """The tasks that must not end before the measurement."""
 
     async def result(self) -> dict[str, float]:
         async with connect(self._cluster.kubeconfig) as api, self._kubelets(api) as kubelets:

@@ -51,8 +51,8 @@ RESULT: Final = Path("benchmarks/results/rebalancing.json")
 
 
 def day_of(tasks: Sequence[Arrival], gpus: float, choose: random.Random) -> Sequence[tuple[float, int, PodInfo]]:
-    """What comes (1) and leaves (0) until the day is over, when as many GPUs are requested: seconds since the day
-    began, and the task.
+    """Returns the tasks that come (1) and leave (0) until the day ends, when as many GPUs are requested: seconds since
+    the day began, the kind, and the task.
     """
     came = Counter(int(task.time // DAY) for task in tasks)
     days = sorted(day for day, count in came.items() if count >= BUSY)

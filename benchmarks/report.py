@@ -37,7 +37,7 @@ PEERS = (
 )
 PICTURE = Path("docs", "speed.svg")
 QUEUES = Path("benchmarks", "results", "queues.json")
-"""What `make bench ARGS="--set queues --output …"` has measured. Its table is in benchmarks/README.md."""
+"""The results of `make bench ARGS="--set queues --output …"`. Their table is in benchmarks/README.md."""
 SUMMARY = (
     ("SchedulingBasic", 1000, "plain pods"),
     ("SchedulingBasic", 5000, "plain pods"),
@@ -113,7 +113,7 @@ def short(entries: list[Json], core: list[Json]) -> str:
 
 
 def queues(entries: list[Json]) -> str:
-    """What is promised of queues, beside what peers publish."""
+    """Returns the table of the targets of queues, beside the figures that peers publish."""
     heads = ("queues of teams", "Podwright", "target", "reached", "peer", "others used of the machine")
     rows = []
     for promise in of_queues(entries):

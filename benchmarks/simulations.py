@@ -1,4 +1,4 @@
-"""What simulations and replays cost, in seconds of one core: `python -m benchmarks.simulations`. Prints, and asserts
+"""Measures simulations and replays, in seconds of one core: `python -m benchmarks.simulations`. Prints, and asserts
 nothing.
 """
 

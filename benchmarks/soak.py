@@ -62,8 +62,8 @@ _POLICY: Final[Json] = {
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was measured at `at` seconds, and the latency of the pods that were bound since the sample before, and of
-    those that wait: up to now.
+    """The measurements at `at` seconds. The latency is of pods bound since the sample before, and, up to now, of
+    waiting pods.
     """
 
     at: float
@@ -268,7 +268,7 @@ def grown(samples: list[Sample]) -> dict[str, tuple[float, float]]:
 
 
 async def soak(cluster: ControlPlane, nodes: int, rate: float, seconds: float, output: Path | None) -> list[str]:
-    """What is wrong. The samples are in `output`, also if the run ends early."""
+    """Returns the problems found. The samples are in `output`, also if the run ends early."""
     installed = install(cluster)
     port = free_port()
     async with connect(cluster.kubeconfig) as api:

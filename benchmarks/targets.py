@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def by_null(self) -> bool:
-        """Whether the rate is at least 90 % of the null scheduler's, so that the machine hardly allows more."""
+        """True if the rate is at least 90 % of the null scheduler's, so that the machine hardly allows more."""
         return self.of_null is not None and self.of_null >= _SHARE_OF_NULL
 
 
@@ -105,8 +105,8 @@ def of_scale(entries: list[Json], core: list[Json]) -> dict[str, Verdict]:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What queues are to reach. `what`: the shape, and what is measured of it. `peer`: a peer's published figure.
-    `others`: the share of the machine that other processes used meanwhile. With a `bound` of 0, nothing is promised.
+    """A target of queues. `what`: the shape, and the measured quantity. `peer`: a peer's published figure. `others`:
+    the share of the machine that other processes used meanwhile. A `bound` of 0 means no target.
     """
 
     what: str
@@ -162,7 +162,7 @@ _SHARE_OF_QUEUELESS = 0.9
 
 
 def of_queues(entries: list[Json]) -> list[Promise]:
-    """What is promised of queues, for each measurement that the result has."""
+    """Returns the target of queues for each measurement that the result has."""
     found = []
     by_workload = {(entry["workload"], entry["size"]): entry[OURS] for entry in entries if OURS in entry}
     without, queues = (by_workload.get((name, "1000Nodes")) for name in ("SchedulingBasic", "SchedulingInQueues"))

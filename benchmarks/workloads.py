@@ -88,7 +88,7 @@ class CreatePods:
 
     @property
     def needs_claims(self) -> bool:
-        """Whether a controller must make the pods' claims from templates."""
+        """True if a controller must make the pods' claims from templates."""
         return any(
             "resourceClaimTemplateName" in each for each in self.template.get("spec", {}).get("resourceClaims", ())
         )

@@ -55,8 +55,8 @@ LARGE: Final = 8_000
 """CPU of the large kind. Few nodes, and none twice, have as much free."""
 SIZES: Final = (500, 1_000, 1_500, 2_000, 3_000, 4_000)
 BOTTLENECKS: Final = ("room", "slots", "racks", "zones", "leader")
-"""What is scarce. room: the members take all of it. slots: nodes with room for the large kind. racks: the large kind
-repels itself within a rack, and some racks have several such nodes. zones: it spreads over zones, and one zone has
+"""The scarce resource. room: the members take all of it. slots: nodes with room for the large kind. racks: the large
+kind repels itself within a rack, and some racks have several such nodes. zones: it spreads over zones, and one zone has
 fewer such nodes. leader: it needs the rack of a member of another kind, and no rack has more such nodes.
 """
 

@@ -30,7 +30,7 @@ from podwright.core.queues.queues import queues_of
 from support.engine.kit import OURS, Rig, on_node
 
 REQUEST_SECONDS: Final = 0.003
-"""What the API server takes for a request, about a Binding on a busy machine."""
+"""The time that the API server takes for a request, about a Binding on a busy machine."""
 GROUP: Final = "scheduling.x-k8s.io/pod-group"
 
 
