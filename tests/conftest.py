@@ -1,4 +1,4 @@
-"""What all tests share: the fixtures of the real control plane, the debug mode of binding cycles, and signals.
+"""Fixtures of all tests: the real control plane, the debug mode of binding cycles, and signals.
 
 Debug mode (see podwright/engine/outcomes/binding/debug.py) is on for every test and for every operator that a test
 starts.
@@ -102,7 +102,7 @@ class _Messages(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def violations() -> Iterator[list[str]]:
-    """What binding cycles did against their state machine, here and in operators. A test that provokes a violation
+    """The violations of the state machine of binding cycles, here and in operators. A test that provokes a violation
     clears the list.
     """
     handler = _Messages()

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def run_steps(steps: Steps[T], between: Callable[[], object] = lambda: None) -> tuple[T, int]:
-    """What the steps return, and how many there were. Calls `between` after each."""
+    """Returns the result of the steps, and their number. Calls `between` after each."""
     count = 0
     while True:
         try:

@@ -1,5 +1,5 @@
-"""What tests have to say at the end of the run. It travels with their reports, because with pytest-xdist another
-process prints it.
+"""Messages of tests for the end of the run. They travel with the tests' reports, because with pytest-xdist another
+process prints them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What generated selectors of devices are made of, as in `tables.py`."""
+"""The parts of generated selectors of devices, as in `tables.py`."""
 
 import re
 

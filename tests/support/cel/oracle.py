@@ -194,12 +194,12 @@ _ORDERS = 8
 
 
 def is_fault(ours):
-    """Whether a Python error ended our evaluation."""
+    """True if a Python error ended our evaluation."""
     return "internal error: " in f"{ours.get('error')} {ours.get('refusal')}"
 
 
 def known_difference(question, theirs, ours):
-    """Whether a difference is one that docs/cel.md names."""
+    """True if docs/cel.md names the difference."""
     if any("hash of unhashable type" in theirs.get(name, "") for name in ("error", "refusal")):
         return True
     if theirs.get("error", "").startswith("internal error: "):
@@ -225,7 +225,7 @@ _UNREADABLE = "parse error during conversion from string"
 
 
 def _outcome(found):
-    """What becomes of an evaluation, whatever it costs."""
+    """Returns the result of an evaluation without its cost."""
     kept = normalized(found)
     return {name: kept[name] for name in ("refusal", "error", "value") if name in kept}
 

@@ -1,5 +1,5 @@
-"""What generated expressions are made of: literals and calls by the type of their value. `{int}` stands for a part of
-that type.
+"""The parts of generated expressions: literals and calls by the type of their value. `{int}` stands for a part of that
+type.
 """
 
 VARIABLES = {

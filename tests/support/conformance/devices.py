@@ -58,7 +58,7 @@ class _Cluster:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.tame = rng.random() < 0.6
-        """Whether most claims can be allocated."""
+        """True if most claims can be allocated."""
         self.nodes = [f"n{i}" for i in range(rng.randint(1, 5))]
         self.slices: list[Raw] = []
         self.claims: list[Raw] = []

@@ -61,7 +61,7 @@ class Driver:
         """The devices of these names are published with the taint TAINT, from the next time on."""
         self.generation = 1
         self.follows = False
-        """Whether it prepares the devices of claims."""
+        """True if it prepares the devices of claims."""
         self.prepared: dict[str, set[str]] = {}
         """By uid of the claim: its devices, as driver/pool/device. A pod that uses the claim is on their node."""
         self.sets_conditions = True
@@ -236,7 +236,7 @@ def consumers(claim: Raw) -> list[str]:
 
 
 def faults(cluster: ControlPlane) -> list[str]:
-    """What claims have that is more than there is, and claims reserved for pods that are gone."""
+    """Returns devices that claims hold beyond the existing ones, and claims reserved for pods that are gone."""
     slices = cluster.client.items(f"{GROUP}/resourceslices")
     found = [f"{what} is held by {uids}" for what, uids in excesses(claims(cluster), slices).items()]
     there = {raw["metadata"]["uid"] for raw in cluster.client.items("/api/v1/pods")}

@@ -34,7 +34,7 @@ POLICIES = f"{GROUP}/schedulerpolicies"
 ANNOTATION = "podwright.dev/decision"
 DEPLOYED_PORT = "--secure-port=10259"
 POD_ENVIRON = {"PODWRIGHT_LEADER_ELECT_RESOURCE_NAMESPACE": ACCOUNT[0], "POD_NAMESPACE": ACCOUNT[0]}
-"""What the command line of manifests/base learns from its pod, for a process outside of one."""
+"""The variables that the command line of manifests/base gets from its pod, for a process outside of one."""
 
 _run = [sys.executable, "-m", "podwright", "run"]
 _kopf = [sys.executable, "-m", "kopf", "run", "--all-namespaces"]
@@ -168,7 +168,7 @@ def wait_listed(cluster: ControlPlane, kind: str) -> None:
 
 
 def may(cluster: ControlPlane, kubeconfig: Path, *what: str) -> bool:
-    """Whether somebody may do this, for example `list nodes`. The API server learns of a new role by a watch."""
+    """True if the user may do this, for example `list nodes`. The API server learns of a new role by a watch."""
     try:
         return cluster.kubectl("auth", "can-i", *what, kubeconfig=kubeconfig).strip() == "yes"
     except KubectlError:  # kubectl exits with 1 for "no"

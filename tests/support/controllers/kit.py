@@ -105,7 +105,7 @@ async def running_kopf(runtime: FakeRuntime, login: KopfLogin) -> AsyncIterator[
 
 @dataclass
 class Handler:
-    """What was registered with `kopf.on`."""
+    """A handler registered with `kopf.on`."""
 
     kind: str
     resource: tuple[str, ...]

@@ -169,7 +169,7 @@ class FakeGroups:
 
 
 class FakeIntake:
-    """Whether changes are held back now, and how often they were."""
+    """Records if changes are held back now, and how often they were."""
 
     def __init__(self) -> None:
         self.held = False

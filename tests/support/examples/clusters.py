@@ -27,7 +27,7 @@ USED = {
     "used-both": {"cpu": "4800m", "memory": "19660Mi"},
     "gpu-half": {"cpu": "1", "memory": "4Gi", GPU: "2"},
 }
-"""What the resident pods, which exist from the start, request on each node."""
+"""The requests on each node of the resident pods, which exist from the start."""
 SIGNALS = f"--signals={Path(__file__).with_name('signals.yaml')}"
 """Lets the operator know the load of the nodes."""
 

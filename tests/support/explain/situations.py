@@ -46,9 +46,9 @@ class Situation:
     says: str
     helps: Sequence[str] = ()
     real: bool = False
-    """Whether it is tried on a real API server, too."""
+    """True if it is tried on a real API server, too."""
     answer: Mapping[str, Any] | None = None
-    """What the operator says about the pod, if it is asked."""
+    """The operator's answer about the pod, if it is asked."""
 
     def explained(self) -> Explanation:
         """The explanation, with the operator's answer."""

@@ -122,7 +122,7 @@ class Arena:
                 time.sleep(0.1)
 
     def start(self, proxy: FaultProxy | None = None, *arguments: str, **options: Any) -> kit.Operator:
-        """Start an operator, behind a proxy if one is given. It ends with the control plane at the latest."""
+        """Start an operator, behind a proxy if one is given. It ends no later than the control plane."""
         if proxy is not None:
             direct = self.cluster.service_account_kubeconfig(*kit.ACCOUNT)
             options["kubeconfig"] = proxy.kubeconfig(direct)

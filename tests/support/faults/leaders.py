@@ -93,7 +93,7 @@ class Instances:
         return found()[0]
 
     def one_leads(self) -> bool:
-        """Whether one of the operators says that it leads, and the others say that they do not."""
+        """True if one operator says that it leads, and the others say that they do not."""
         self.restart_ended()
         said = [operator.metric("leader_election_master_status", name="podwright") for operator in self.operators]
         return sorted(said) == [0] * (len(said) - 1) + [1]
@@ -165,13 +165,13 @@ class Instances:
         raise AssertionError(f"the leader changes each time after: {fault.name}")
 
     def imports_since_the_takeover(self) -> list[str]:
-        """What the leader has imported since it got the Lease."""
+        """Returns the leader's imports since it got the Lease."""
         _, _, since = self.operators[self.leader()].log().partition(ACQUIRED)
         return [line for line in since.splitlines() if line.startswith("import time:")]
 
     def interleaved(self) -> list[str]:
-        """Bindings by an instance after the first one by its successor. Two instances have decided at the same time, if
-        there are any.
+        """Returns Bindings by an instance after the first one by its successor. Any such Binding means that two
+        instances decided at the same time.
         """
         spans: dict[str, list[int]] = {}
         for binding in list(self.arena.ledger.bindings.values()):

@@ -46,7 +46,7 @@ _TEXTS = {
 _HOP_BY_HOP = {"connection", "host", "keep-alive", "transfer-encoding", "content-length"}
 
 RequestFilter = Callable[[str, str], bool]
-"""Whether a fault applies to a request, from its method and its path with query."""
+"""True if a fault applies to a request, by its method and its path with query."""
 
 
 def everything(method: str, path: str) -> bool:

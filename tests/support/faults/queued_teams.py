@@ -87,7 +87,8 @@ def _queue(raw: Mapping[str, Any]) -> str:
 
 
 class QueueLedger:
-    """What pods hold, after each change of a pod. `violations`: what must not be. `evicted`: uids of evicted pods.
+    """The amounts that pods hold, after each change of a pod. `violations`: broken rules. `evicted`: uids of evicted
+    pods.
 
     `changed`: when a pod was last bound, evicted, created or deleted, in `time.monotonic()`.
     """
@@ -253,8 +254,8 @@ class QueuedTeams:
         self._check_messages()
 
     def lacking(self) -> dict[str, tuple[int, int, int]]:
-        """What queues hold, what they are guaranteed of their demand, and their shares: of those that lack a part of
-        the guarantee, or more than a unit of the share, which rounding may move.
+        """Returns what queues hold, their guarantees within their demand, and their shares: of queues that lack a part
+        of the guarantee, or more than a unit of the share, which rounding may move.
         """
         held, shares = self.ledger.held(staying=True), self.shares()
         found = {

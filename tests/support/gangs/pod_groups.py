@@ -121,7 +121,7 @@ class Case:
             self.cluster.client.patch(pod(name, self.namespace), {"status": {"phase": phase}}, "status")
 
     def all_unscheduled(self, group: str, count: int) -> bool:
-        """Whether every member's PodScheduled condition is False."""
+        """True if every member's PodScheduled condition is False."""
         mine = [
             raw for raw in kit.pods(self.cluster, self.namespace) if raw["metadata"]["name"].startswith(f"{group}-")
         ]

@@ -1,4 +1,4 @@
-"""What operators write for other schedulers: each setting is a `Make` that adds to what a controller makes.
+"""Settings of operators for other schedulers: each setting is a `Make` that adds to what a controller makes.
 
 Sources: LeaderWorkerSet v0.10.0-11-g060ab4d (`pkg/schedulerprovider/volcano_provider.go`), Trainer
 v1.5.0-rc.0-1092-g8c0f5059b (`pkg/runtime/framework/plugins/coscheduling`, `volcano`), KubeRay v1.7.0-rc.0-5-gfeeaf72fa

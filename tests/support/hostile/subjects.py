@@ -1,4 +1,4 @@
-"""What the rows of hostile objects consist of, and the nodes of the clusters on which they are tried."""
+"""The parts of the rows of hostile objects, and the nodes of the clusters on which they are tried."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def node(index: int, **options: Any) -> Raw:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured: attempts at pods, or with `act` an action, which gets a number as the pods do.
+    """The measured work: attempts at pods, or with `act` an action, which gets a number as the pods do.
 
     `spec` makes the spec of the pod with this number; `labels` its labels. `expected` is the outcome on a cluster of
     `support.hostile.harness`: "bound", "preempts", or the beginning of the event. `prepare` changes the cluster before

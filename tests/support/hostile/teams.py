@@ -1,4 +1,5 @@
-"""What 100 hostile LocalSchedulerPolicies cost the pods of other teams, in process: `python -m support.hostile.teams`.
+"""Measures the cost of 100 hostile LocalSchedulerPolicies for other teams' pods, in process: `python -m
+support.hostile.teams`.
 
 Each hostile team has a policy and pods of its own. Another team, whose policy is ordinary, has as many pending pods as
 all of them. Nodes change meanwhile. The rate is that at which the other team's pods are decided, per second of CPU
@@ -49,7 +50,7 @@ def _long(part: str, length: int) -> str:
 
 
 def hostile_specs() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What hostile teams write, with a name for each."""
+    """The specs of hostile teams, with a name for each."""
     yield "an expression of 100 kB", {"rules": _filters(_long("node.labels.name != 'x'", 100_000))}
     yield "an expression of 10 KiB", {"rules": _filters(_long("node.labels.name != 'x'", MAX_EXPRESSION))}
     yield "1,000 rules", {"rules": _filters(*["node.labels.name != 'x'"] * 1_000)}
@@ -88,8 +89,8 @@ def hostile_specs() -> Iterator[tuple[str, dict[str, Any]]]:
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one run. `rate`: pods of the other team decided per second of CPU time; `hostile`: those of
-    hostile teams that were; `over_budget`: how many policies went over their budget.
+    """The result of one run. `rate`: pods of the other team decided per second of CPU time; `hostile`: decided pods of
+    hostile teams; `over_budget`: how many policies went over their budget.
     """
 
     rate: float

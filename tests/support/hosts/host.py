@@ -145,7 +145,7 @@ class Host:
         return done.stdout
 
     def start_supervisor(self) -> Process:
-        """It ends with the control plane at the latest."""
+        """Starts supervisord, which ends no later than the control plane."""
         command = [sys.executable, "-m", "supervisor.supervisord", "-c", str(self.supervisord_conf)]
         process = self._cluster.start_process(f"supervisord-{self.address}", command)
         process.wait_ready((self.root / "var/run/supervisor.sock").exists, 30)
@@ -153,7 +153,7 @@ class Host:
 
     @property
     def ready(self) -> bool:
-        """Whether its Podwright is ready."""
+        """True if its Podwright is ready."""
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         try:
@@ -163,8 +163,8 @@ class Host:
             return False
 
     def says(self, text: str) -> bool:
-        """Whether its Podwright has logged this. supervisor may rename a file meanwhile, so wait for what must be
-        there.
+        """True if its Podwright has logged this. supervisor may rename a file meanwhile, so wait for a text that must
+        come.
         """
         for path in sorted(self.log.parent.glob("podwright.log*")):
             with suppress(FileNotFoundError):

@@ -65,7 +65,7 @@ def _issued(version: str = V1, **status: Any) -> dict[str, Any]:
 
 
 def _plugins(folder: Path) -> dict[str, Any]:
-    """What each plugin prints."""
+    """The output of each plugin."""
     pem = {name: (folder / f"{name}").read_text() for name in ("client.crt", "client.key")}
     return {
         "token": _issued(token="issued"),

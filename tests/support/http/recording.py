@@ -63,7 +63,7 @@ class RecordingServers:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._tunnels: dict[int, tuple[str, str]] = {}
-        """What the proxy was told for the connections that it made, by their local port."""
+        """The target and the authorization of each connection that the proxy made, by its local port."""
         self._names: dict[ssl.SSLObject, str] = {}
         self.requests: list[Recorded] = []
         self.secure_port = self.plain_port = self.proxy_port = self.secure_proxy_port = 0

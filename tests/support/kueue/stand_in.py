@@ -78,7 +78,7 @@ class Kueue:
             assert status == 409
 
     def reserve_quota(self, name: str, flavors: Mapping[str, str] | None = None, **assignment: Any) -> None:
-        """What Kueue's scheduler writes: quota, and all checks of the ClusterQueue, those of an eviction as they
+        """Writes quota and all checks of the ClusterQueue, as Kueue's scheduler does; those of an eviction as they
         were.
         """
 
@@ -127,7 +127,7 @@ class Kueue:
         self.write(name, change)
 
     def retry(self, name: str, flavors: Mapping[str, str] | None = None) -> None:
-        """What follows a Retry, without the pause."""
+        """Does what follows a Retry, without the pause."""
         self.evict(name)
         self.reserve_quota(name, flavors)
 

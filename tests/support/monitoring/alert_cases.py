@@ -76,7 +76,7 @@ def memory(used: str, pods: str) -> Series:
 
 
 def owed(a: str, b: str = "0x40") -> Series:
-    """Whether a queue is owed room, as the leader A and the standby B see it."""
+    """Series that say if a queue is owed room, as the leader A and the standby B see it."""
     return {
         **leader("1x40", "0x40"),
         f'podwright_queue_owed{{{A}, queue="ml"}}': a,

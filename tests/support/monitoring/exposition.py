@@ -1,4 +1,4 @@
-"""What a scrape contains: for each family its type, the names of its labels, and its buckets."""
+"""Parses a scrape: for each family its type, the names of its labels, and its buckets."""
 
 from __future__ import annotations
 

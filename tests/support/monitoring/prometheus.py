@@ -25,7 +25,7 @@ from support.control_plane.operator_process import BASE
 OVERLAY = BASE.parent / "overlays" / "monitoring"
 PROGRAMS = ("prometheus", "promtool")
 PANEL_INTERVAL = "1m"
-"""What replaces Grafana's variable $__rate_interval in tests."""
+"""The value of Grafana's variable $__rate_interval in tests."""
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass
 class Backstage:
-    """What the page shows. It belongs to the thread that serves it: change it with `call`."""
+    """The data that the page shows. It belongs to the thread that serves it: change it with `call`."""
 
     rig: Rig = field(default_factory=Rig)
     pods: Sequence[PendingPod] = ()

@@ -250,7 +250,7 @@ class Watching:
         return self.rig.ports.metrics.counter(counter).of(plugin)[0]
 
     def message(self, name):
-        """What the pod's status says."""
+        """Returns the last message in the pod's status."""
         return [verdict.message for pod, verdict, _ in self.rig.status.written if pod == name and verdict][-1]
 
     @property

@@ -194,7 +194,7 @@ def outcome(plugin: Any, pod: PodInfo) -> str | dict[str, str]:
 
 
 def resolvable(plugin: Any, pod: PodInfo, node: str) -> bool:
-    """Whether the rejection on a node is one that evicting pods may resolve."""
+    """True if evicting pods may resolve the rejection on a node."""
     state = CycleState()
     plugin.pre_filter(state, pod)
     status = plugin.filter(state, pod, plugin.handle.cache.present(node))

@@ -53,7 +53,7 @@ MOST_WAITING = 12
 TRIED = 0.5
 """The part of the pods and gangs that wait which a round tries while the world does not rest."""
 TAINTS = (None, Taint("node.kubernetes.io/not-ready", "", NO_SCHEDULE), Taint("dedicated", "", NO_SCHEDULE))
-"""What keeps pods from a node. None: it is cordoned."""
+"""Taints that keep pods from a node. None: it is cordoned."""
 LONGEST = 180.0
 """The longest minimum runtime, in seconds."""
 OURS = "podwright"
@@ -78,7 +78,7 @@ class History:
         self.gather_after = self.random.choice([0.0, 60.0]) if gathers else 0.0
         """Of the queues that do not say it themselves."""
         self.preemptible: dict[str, bool] = {}
-        """What policies say of their pods."""
+        """By policy: True if its pods may be evicted for pods of queues."""
         self.solve: Solver | None = None
         """See GangPlanner."""
         self.resources = resources
@@ -647,7 +647,7 @@ class History:
         return found
 
     def _amounts(self, pod: PodInfo) -> Mapping[str, int]:
-        """What a pod takes on its node, or on the one to which it is nominated."""
+        """Returns a pod's amounts on its node, or on its nominated node."""
         placed = self.cache.placement(pod.uid)
         info = placed or self.cache.nodes.get(self.cache.nominator.node_of(pod.uid))
         labels = {} if info is None or info.node is None else info.node.labels

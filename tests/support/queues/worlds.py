@@ -332,7 +332,7 @@ class QueuedWorld:
             }
 
     def check_bounds(self) -> None:
-        """A bound really holds, and where there is none, nothing forbids the pod."""
+        """A bound really holds, and nothing forbids a pod without a bound."""
         held = self._held()
         for pod in self.waiting.values():
             bound, path = self.queues.bounds.of(pod), self.queues.path(self.queues.queue_of(pod))
@@ -412,8 +412,8 @@ class QueuedWorld:
         return over | self._kept_over(path, amounts, held)
 
     def _choices(self, pod: PodInfo) -> list[dict[str, int]]:
-        """What the pod would take on the nodes that offer it GPUs, as far as their models say. Without any, what it
-        takes anywhere.
+        """Returns the pod's amounts on the nodes that offer it GPUs, by their models; without such nodes, its amounts
+        anywhere.
         """
         amounts = self._amounts(pod)
         wanted = pod.node_affinity.node_selector.get(MODEL)
@@ -440,7 +440,7 @@ class QueuedWorld:
         return [{**amounts, **self._in_flavor(amounts, flavor)} for flavor in found] or [amounts]
 
     def _asked(self, pod: PodInfo) -> dict[str, int]:
-        """What a waiting pod asks for: in each flavor where it may be."""
+        """Returns the requests of a waiting pod in each flavor where it may be."""
         amounts, found = self._amounts(pod), dict[str, int]()
         for flavor in self._known_flavors():
             if pod.node_affinity.node_selector.get(MODEL, flavor) == flavor:
@@ -478,7 +478,7 @@ class QueuedWorld:
         return found
 
     def _kept(self, name: str, resource: str, held: Counter[tuple[str, str]]) -> int:
-        """What others must leave free for a queue."""
+        """Returns the amount that others must leave free for a queue."""
         below = sum(self._kept(child, resource, held) for child in self.queues.children(name))
         rules = self._rules(name)
         if resource not in rules.lending or resource not in rules.quotas:
@@ -487,7 +487,7 @@ class QueuedWorld:
         return max(below, own)
 
     def _held(self) -> Counter[tuple[str, str]]:
-        """What pods in queues have, by queue and resource, counted again."""
+        """Recounts the amounts of pods in queues, by queue and resource."""
         held: Counter[tuple[str, str]] = Counter()
         named = {resource for name in self.queues.names() for resource in self._rules(name).quotas}
         for info in self.cache.nodes.values():
@@ -509,7 +509,7 @@ class QueuedWorld:
         )
 
     def _claimed(self, pod: PodInfo) -> dict[str, int]:
-        """What a waiting pod would take of devices: of claims that no placed pod of its queue has."""
+        """Returns the devices that a waiting pod would add: of claims that no placed pod of its queue has."""
         queue = self.queues.queue_of(pod)
         placed = [each for info in self.cache.nodes.values() for each in info.pods.values()]
         known = self._claims_of(each for each in placed if self.queues.queue_of(each) == queue)
@@ -536,6 +536,6 @@ class QueuedWorld:
         return self._rules(name).quotas.get(resource, NO_QUOTA).limit
 
     def _amounts(self, pod: PodInfo) -> dict[str, int]:
-        """What a pod takes: of a flavor, if it is placed."""
+        """Returns a pod's amounts, with those of a flavor if it is placed."""
         info, amounts = self.cache.placement(pod.uid), {**pod.requests.amounts, "pods": 1}
         return amounts if info is None else {**amounts, **self._in_flavor(amounts, self._flavor_of(info))}

@@ -19,7 +19,7 @@ class Controller:
         self.wanted: dict[str, int] = {}
         self.made = 0
         self.cpu = "1"
-        """What its pods request."""
+        """The CPU that its pods request."""
 
     def create(self, app: str, on: str = "") -> None:
         self.made += 1

@@ -27,7 +27,7 @@ WIDE = ClientLimits(connections=64)
 
 @dataclass
 class Told:
-    """What the scheduler tells the server."""
+    """The scheduler's answers to the server."""
 
     problems: dict[str, str] = field(default_factory=lambda: {"ping": ""})
     pods: Sequence[PodInfo] = ()
@@ -72,7 +72,7 @@ class Delegate:
         """
         self.authorities = ""
         self.published: dict[str, str] = {}
-        """What else the API server says about the issuers of client certificates."""
+        """Further fields that the API server publishes about the issuers of client certificates."""
         self.error: Exception | None = None
         self.held = asyncio.Event()
         self.held.set()

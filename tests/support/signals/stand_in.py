@@ -53,7 +53,7 @@ class StandIn:
         return "# TYPE node_busy_percent gauge\n" + "".join(lines)
 
     def api_service(self) -> dict[str, Any]:
-        """What tells the API server to ask this server."""
+        """Returns the APIService by which the API server asks this server."""
         return {
             "apiVersion": "apiregistration.k8s.io/v1",
             "kind": "APIService",

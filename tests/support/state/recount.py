@@ -152,7 +152,7 @@ def spread_scores(
 
 
 def matched_by_pending(world: World, term: PodAffinityTerm, pod: PodInfo) -> bool:
-    """Whether a pending pod's term matches a pod. A namespace selector matches only known namespaces, unless it is
+    """True if a pending pod's term matches a pod. A namespace selector matches only known namespaces, unless it is
     empty.
     """
     labels = world.namespaces.get(pod.namespace)
@@ -162,7 +162,7 @@ def matched_by_pending(world: World, term: PodAffinityTerm, pod: PodInfo) -> boo
 
 
 def matched_by_placed(world: World, term: PodAffinityTerm, pod: PodInfo) -> bool:
-    """Whether a placed pod's term matches a pod. An unknown namespace has no labels."""
+    """True if a placed pod's term matches a pod. An unknown namespace has no labels."""
     return term.matches(pod.namespace, world.namespaces.get(pod.namespace, {}), pod.labels)
 
 
