@@ -157,7 +157,7 @@ class CompiledPolicy:
 
     @property
     def rules(self) -> Sequence[RuleSet]:
-        """The rules of the policy, and those of the base of a local one first."""
+        """The rules of the policy; for a local policy, the rules of its base first."""
         sets = (self.profile.args.get(name) for name in (RULES, LOCAL_RULES))
         return [rules for rules in sets if isinstance(rules, RuleSet)]
 

@@ -154,7 +154,7 @@ class LocalPolicies(KnownPolicies[_Known]):
         self.urgent.pop(key, None)
 
     def next_due(self) -> str | None:
-        """The policy that is to be checked next; None if none is due. First those for which a pod waits."""
+        """Returns the next policy to check, first policies for which a pod waits; None if no policy is due."""
         return next(iter(self.urgent or self.due), None)
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
@@ -397,8 +397,8 @@ class LocalPolicies(KnownPolicies[_Known]):
         return None if known is None else known.shadow
 
     def overlapping(self, key: str) -> Overlap | None:
-        """The active policies of the same namespace and precedence that may match the same pods; None if there are
-        none.
+        """The active policies of the same namespace and precedence that may match the same pods; None without such
+        policies.
         """
         known = self._known.get(key)
         return None if known is None else known.overlap

@@ -36,7 +36,7 @@ class PolicyIndex:
         self._by_key: dict[_Key, list[int]] = {}
 
     def first(self, subject: Subject) -> CompiledPolicy | None:
-        """The first policy that matches such a pod; None if none does."""
+        """The first policy that matches such a pod; None if no policy does."""
         if not self._built:
             self._build()
         policies = self._policies

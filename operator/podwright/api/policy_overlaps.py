@@ -1,8 +1,8 @@
-"""Which policies of equal precedence may match the same pods: only their age decides between them, and their status
-says so.
+"""Finds policies of equal precedence that may match the same pods: only their age decides between them, and their
+status says so.
 
-Two policies overlap if labels, a namespace and a priority class are possible that both match, whatever exists in the
-cluster. When a policy is added, it is compared once with each other policy of its scheduler name and precedence.
+Two policies overlap if both can match the same labels, namespace and priority class, whatever exists in the cluster.
+When a policy is added, it is compared once with each other policy of its scheduler name and precedence.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class _Member:
 
 
 def may_take_the_same_pods(first: CompiledMatch, second: CompiledMatch) -> bool:
-    """True if a pod is possible that both match, whatever they say about namespaces."""
+    """True if both can match the same pod, whatever they say about namespaces."""
     ours, theirs = _allowed_pods(first), _allowed_pods(second)
     if not all(values.possible for values in (*ours.values(), *theirs.values())):
         return False

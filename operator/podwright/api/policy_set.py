@@ -102,8 +102,8 @@ class PolicySet(KnownPolicies[KnownPolicy]):
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Accepts or rejects a policy object. Idempotent, and never raises for the content of the object.
 
-        A rejected policy keeps the generation that is active. If none is, for example after a restart, the generation
-        in `status.lastAccepted` becomes active.
+        A rejected policy keeps the generation that is active. If no generation is, for example after a restart, the
+        generation in `status.lastAccepted` becomes active.
         """
         name, uid, generation = identity_of(raw)
         known, result = self._before(name, raw)

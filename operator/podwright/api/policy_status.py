@@ -365,7 +365,7 @@ class UntimedCondition:
 
 
 def _active_condition(policies: Policies, applied: ApplyResult, last_accepted: int | None) -> UntimedCondition:
-    """`last_accepted`: the generation that was accepted last, None if none was."""
+    """`last_accepted`: the generation that was accepted last, None if no generation was."""
     if applied.active_generation is None:
         message = "No generation of this policy was accepted."
         if last_accepted is not None:

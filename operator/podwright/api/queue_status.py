@@ -186,14 +186,14 @@ def _usage(record: Record | None, previous: Mapping[str, Any]) -> object:
 
 
 def _decimals(amounts: Mapping[str, float], most: int = MAX_RESOURCES) -> dict[str, str]:
-    """Those that show, of at most so many resources: extended ones first."""
+    """Returns the amounts that show in four decimals, of at most `most` resources, extended ones first."""
     shown = [name for name, amount in amounts.items() if amount >= 0.00005 * unit_of(name)]
     chosen = sorted(shown, key=lambda name: ("/" not in name, -amounts[name]))[:most]
     return {name: f"{amounts[name] / unit_of(name):.4f}".rstrip("0").rstrip(".") for name in sorted(chosen)}
 
 
 def usage_of(status: Any) -> Record | None:
-    """The usage that a status says, which may contain anything. None if it says none."""
+    """Returns the usage in a status, which may contain anything; None without usage."""
     try:
         usage = status["usage"]
         average, hours = (_amounts(usage.get(key) or {}) for key in ("average", "hours"))

@@ -152,8 +152,8 @@ def status_of(
     previous: Mapping[str, Any],
     now: str,
 ) -> dict[str, Any]:
-    """The status of a topology. `levels`: those in force, None for none. `nodes`: how many there are. `problem`: what
-    is wrong with this generation; empty for nothing. `now`: an RFC 3339 time.
+    """The status of a topology. `levels`: those in force, None without any. `nodes`: their number. `problem`: of this
+    generation, "" without one. `now`: an RFC 3339 time.
     """
     found = [(level.label, len(level), int((level.codes >= 0).sum())) for level in levels or ()]
     lacking = next((f"{nodes - have} of {nodes} nodes lack {label}" for label, _, have in found if have < nodes), "")

@@ -1,6 +1,6 @@
-"""Evicts the pods of queues in state Drain, and of those below these, within PodDisruptionBudgets: the least important
-first, as for claims of queues. A pod whose budgets allow no eviction now stays, one whose eviction was refused for some
-minutes. So they delay no others.
+"""Evicts the pods of queues in state Drain, and of the queues below them, within PodDisruptionBudgets: the least
+important first, as for claims of queues. A pod whose budgets allow no eviction now is skipped; one whose eviction was
+refused, for some minutes. So neither delays others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from podwright.engine.rebalance.moves import REFUSED_SECONDS
 from podwright.engine.state import EngineState
 
 AT_ONCE: Final = 16
-"""How many evictions are under way at most: half of those that run at a time, so that preemption waits for none."""
+"""The most evictions in progress: half of what runs at a time, so that preemption never waits for them."""
 PODS_PER_STEP: Final = 64
 
 

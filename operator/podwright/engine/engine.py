@@ -344,7 +344,7 @@ class Engine:
         for listener in self.told_of_policies:
             listener()
         self._queue_changes.policies_changed()
-        if self._started:  # objects of the first lists are no events
+        if self._started:  # objects of the first lists are not events
             self.shadow.policies_changed()
         self._reconsideration.begin(namespaces)
 

@@ -118,11 +118,11 @@ class Recorder(Protocol):
         policy: str = "",
         reporter: str = "",
     ) -> None:
-        """Queues an event of events.k8s.io/v1. Never blocks and never fails. It has no `related` object: readers of the
-        event may be no readers of that, and kube-scheduler's have none.
+        """Queues an event of events.k8s.io/v1. Never blocks and never fails. It has no `related` object, like
+        kube-scheduler's: readers of the event may not be allowed to read that object.
 
-        `reporter`: the scheduler name that reports it; empty: that of the object.
-        `policy`: name and generation of the policy that decided, for an annotation; empty if none did.
+        `reporter`: the scheduler name that reports it; empty: that of the object. `policy`: name and generation of the
+        policy that decided, for an annotation; empty if no policy did.
         """
 
     def forget(self, uid: str) -> None:

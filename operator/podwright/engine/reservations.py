@@ -23,7 +23,7 @@ class ReservationChanges:
 
     def set(self, reservation: Reservation) -> None:
         """Adds or replaces a reservation; one whose time is over holds nothing. Raises InvalidObjectError for requests
-        that are no quantities.
+        that are not quantities.
         """
         if reservation.until <= self._wall():
             self.remove(reservation.name)

@@ -1,7 +1,7 @@
 """Bounds of the size of a SchedulerPolicy: the cost to check and to keep a policy is proportional to its size.
 
-The API server checks the bounds of lists and strings, which are in the schema. Those of plugin arguments are here, the
-others beside the fields in scheduler_policy.py. The operator checks them as well, after the bounds of the whole spec,
+The API server checks the bounds of lists and strings, which are in the schema. The bounds of plugin arguments are here,
+the others with the fields in scheduler_policy.py. The operator checks them as well, after the bounds of the whole spec,
 which no schema can express.
 """
 

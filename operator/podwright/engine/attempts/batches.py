@@ -60,7 +60,7 @@ class Batches:
         self._wake()
 
     def take(self, first: QueuedPod, policy: ActivePolicy) -> Sequence[QueuedPod]:
-        """The popped pod, and those in the lane that are decided with it; all are in flight."""
+        """Returns the popped pod, and the pods of the lane to decide with it; all are in flight."""
         due = self._due.pop(policy.compiled.name, {})
         due.pop(first.uid, None)
         taken = [first]

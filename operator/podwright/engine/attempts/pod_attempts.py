@@ -105,7 +105,7 @@ class PodAttempts:
             self._outcomes.abandon(queued, error, started)
 
     def _schedule(self, queued: QueuedPod, policy: ActivePolicy, started: float, cpu_started: float) -> None:
-        """An attempt at a pod that is no member of a group."""
+        """An attempt at a pod outside of groups."""
         queued.policy = policy.label
         if (refused := self._policies.passed_over(queued.pod)) is not None:
             self._failures.warn_of_refusal(queued, refused)
@@ -168,7 +168,7 @@ class PodAttempts:
         return self._cache.nominator.copy().node_of
 
     def _is_unchanged(self, placement: Placement, pod: PodInfo, seq: int) -> bool:
-        """True if pod and node are those that were seen."""
+        """True if neither the pod nor the node has changed since `seq`."""
         changed, info = self._cache.table.static_changes.since(seq), self._cache.present(placement.node_name)
         return placement.pod is pod and info is not None and changed is not None and info.slot not in changed
 
@@ -247,7 +247,7 @@ def _kind(pod: PodInfo, policy: ActivePolicy) -> Hashable:
 
 
 class _PodJob:
-    """See `planning.Job`. Of a pod that is no member of a group."""
+    """See `planning.Job`. For a pod outside of groups."""
 
     def __init__(self, queued: QueuedPod, policy: ActivePolicy, *, started: float, attempts: PodAttempts) -> None:
         self.pods = (queued,)

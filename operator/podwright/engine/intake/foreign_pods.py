@@ -56,7 +56,7 @@ class ForeignPods:
         return self._by_group.get(key, {}).values()
 
     def problem(self, key: str, scheduler_name: str) -> str:
-        """The error of a group that has foreign pods besides those of `scheduler_name`; "" if it has none."""
+        """The error of a group that has foreign pods besides those of `scheduler_name`; "" without such pods."""
         other = next(iter(self.of(key)), None)
         if other is None:
             return ""

@@ -85,7 +85,7 @@ class OtherInstances:
             self._report(instance, other.count, pod)
 
     def problem(self) -> str:
-        """Which other instance has bound pods lately; empty if none has."""
+        """Returns the other instance that has bound pods lately; "" if no other has."""
         if not self._others:
             return ""
         instance = next(reversed(self._others))

@@ -1,8 +1,8 @@
-"""Workloads: the pod groups that WorkloadGroupings make of pods that bring none.
+"""Workloads: the pod groups that WorkloadGroupings make of pods without a group.
 
-`owners` finds the group. It is an object in the object store that nobody else has, so all that follows is as for any
-other group. While an owner is unknown, the pod is a member of a group that does not exist, and so waits. Invariant:
-once a pod is in a group, it stays there, whatever becomes of its owner, until groupings change.
+`owners` finds the group. Its object exists in the object store only, and everything else treats it as any other group.
+While an owner is unknown, the pod is a member of a group that does not exist, and so waits. Invariant: once a pod is in
+a group, it stays there, whatever becomes of its owner, until groupings change.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class Workloads:
         return _NOWHERE if pod is None else (pod.group, pod.task)
 
     def _group_of(self, pod: PodInfo, owner: Owner, raw: Raw) -> _Place:
-        """The key of the pod's group, and of one that does not exist if it has to wait; "" if it has none."""
+        """Returns the pod's group and part: a group that does not exist if the pod has to wait, "" without a group."""
         try:
             found = self._owners.group_of(pod, owner, raw)
             place = ("", pod.task) if found is None else self._joined(found)
@@ -275,7 +275,7 @@ class Workloads:
         return None if pod is None else pod_as_owner(pod)
 
     def _joined(self, found: Membership) -> _Place:
-        """The group is made if it does not exist. Raises UnusableError."""
+        """Makes the group if it does not exist, and returns the place in it. Raises UnusableError."""
         group = found.group
         if group not in self._made:
             made = _Made(
@@ -292,7 +292,7 @@ class Workloads:
         return group, self._part_of(self._made[group], found)
 
     def _part_of(self, made: _Made, found: Membership) -> str:
-        """How a pod names its part. Once pods of the group have succeeded, new ones are in none: they may be all that
+        """Returns the name of the pod's part. Once pods of the group have succeeded, it is "": new pods may be all that
         is left of a part. Raises UnusableError.
         """
         if not found.part or made.succeeded:

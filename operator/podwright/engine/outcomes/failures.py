@@ -150,9 +150,9 @@ class Failures:
         *,
         urgent: bool,
     ) -> None:
-        """The event of a member that fitted on no node says why; those of the others say why the group was not placed.
-        Which members fit differs from attempt to attempt, so the cause of the event is that of the group. `urgent`: no
-        member has reported this cause yet, so the event of one that fitted on no node does not wait.
+        """The event of a member that fitted on no node says why; the other members' events say why the group was not
+        placed. The cause of each event is the group's, because other members fit in each attempt. `urgent`: no member
+        has reported this cause yet, so the event of a member that fitted on no node does not wait.
         """
         own = decision.attempts.get(queued.uid)
         message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins

@@ -87,8 +87,8 @@ class Job(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """`number`: of the job. `problem`: why there is no decision; "" if there is one. `spent`: what the policy's
-    account was charged.
+    """`number`: of the job. `problem`: why no decision was made, else "". `spent`: what the policy's account was
+    charged.
     """
 
     number: int
@@ -142,7 +142,7 @@ class Planning:
         self._jobs.append(job)
 
     def add_taken(self, taking: Steps[Job | None]) -> None:
-        """Adds a decision about pods that are taken in steps before the child starts, or none. No others join it."""
+        """Adds the decision that `taking` returns, if any, in steps before the child starts. No others join it."""
         self._taking = taking
 
     @property

@@ -58,7 +58,7 @@ class PluginExceptions:
         self._activities = activities
         self._known: OrderedDict[tuple[CompiledPolicy | None, _Trace], _Known] = OrderedDict()
         self.reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
-        """The latest ones, for the process that a child tells of them."""
+        """The latest reports, which a child sends to its parent."""
 
     def reporter(self, policy: CompiledPolicy) -> ReportException:
         """The function to which the plugins of this policy report their exceptions."""

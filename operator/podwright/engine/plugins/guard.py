@@ -157,7 +157,7 @@ class PluginGuard(CallGuard):
 
 
 def is_in_plugin(frame: FrameType | None) -> bool:
-    """True if the innermost code that is not of a library is that of a plugin, and may be interrupted."""
+    """True if the innermost code outside of libraries belongs to a plugin, and may be interrupted."""
     outside = False
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -171,7 +171,7 @@ def is_in_plugin(frame: FrameType | None) -> bool:
 
 
 def _outermost_plugin(frame: FrameType | None) -> str:
-    """The module of the running plugin, not that of a library which the plugin uses."""
+    """Returns the module of the running plugin, also while a library runs that the plugin uses."""
     found = ""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))

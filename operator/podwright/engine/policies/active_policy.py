@@ -26,10 +26,10 @@ class ActivePolicy:
     """A policy that takes pods, and the framework that runs its plugins.
 
     With a `refusal`, its pods wait: no generation of the policy was accepted, the pods name a policy that does not take
-    them, or a plugin is switched off. In the first two cases the framework is that of the built-in policy, whose
-    PreEnqueue plugins gate the pods. `hints`: the queueing hints by plugin, in an object of this policy's own. `label`:
-    name and generation. `extenders`: the names of the extenders that are called for its pods. `account`: the time that
-    a local policy takes; None if it adds nothing.
+    them, or a plugin is switched off. In the first two cases the framework is the built-in policy's, whose PreEnqueue
+    plugins gate the pods. `hints`: the queueing hints by plugin, in an object of this policy's own. `label`: name and
+    generation. `extenders`: the names of the extenders that are called for its pods. `account`: the time that a local
+    policy takes; None if it adds nothing.
     """
 
     compiled: CompiledPolicy

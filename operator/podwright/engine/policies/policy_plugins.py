@@ -150,7 +150,7 @@ class PolicyPlugins:
         return f"policy {policy.name} needs {_plugins(off)}, switched off: {_reasons(off)}"
 
     def problem(self, policy: CompiledPolicy) -> str:
-        """Which plugins are off, and what happens to the policy's pods, as a sentence for people; "" if none is off."""
+        """Returns a sentence on the plugins that are off, and the effect on the policy's pods; "" if all are on."""
         off = self.off(policy)
         if not off:
             return ""

@@ -31,8 +31,8 @@ class Slice:
         self._ends = self._cpu_ends = 0.0
 
     def run(self, decide: Callable[[], T], seconds: float = SLICE_SECONDS) -> T:
-        """The result of `decide`, which leaves the cache as it was. Raises TookLongError after so much time, both by
-        the clock and of the CPU: other processes may have had it.
+        """The result of `decide`, which leaves the cache as it was. Raises TookLongError once it has taken `seconds`
+        both by the clock and of the CPU, which other processes may use.
         """
         self._ends, self._cpu_ends = self._clock() + seconds, self._cpu() + seconds
         self._deadline.check, self._deadline.longest_step = self._check, STEP_SLICES * seconds

@@ -25,8 +25,8 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def answers(given: Mapping[str, Any], ends: float) -> Iterator[dict[str, Any]]:
-    """The fields of an Answer for those of a Program before and after each aim, at this time of `time.monotonic()` at
-    the latest. The last one counts.
+    """Yields the fields of an Answer to those of a Program before and after each aim, no later than `ends`
+    (`time.monotonic()`). The last answer counts.
     """
     highspy = importlib.import_module("highspy")
     program, size = highspy.HighsLp(), len(given["most"])

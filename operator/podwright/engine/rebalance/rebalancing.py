@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 AGAIN_SECONDS: Final = 60.0
 """After a plan that ended early, the next one is made after this time, or after the interval if that is shorter."""
 SOON_SECONDS: Final = 5.0
-"""While gangs wait, the pause is shorter: none if a step was made, else this time, and twice as long each time."""
+"""While gangs wait, the pause is shorter: zero after a step, else this time, doubled each time."""
 MOST_DOUBLED: Final = 4
 NOT_APPROVED: Final = "it is not the approved plan"
 IN_VAIN: Final = "its goals ask for more than there can be"
@@ -138,7 +138,7 @@ class Rebalancing:
         return None if queued is None else queued.pod
 
     def conflict(self, name: str) -> str:
-        """Why an enforcing policy moves nothing: it could undo the moves of an older one, for ever. "" if it may."""
+        """Returns why an enforcing policy may not move pods: it could undo an older one's moves forever; else ""."""
         own = self.known.get(name)
         if own is None or own.rules.mode != "Enforce":
             return ""
@@ -150,8 +150,8 @@ class Rebalancing:
     # Plans
 
     def begin(self) -> None:
-        """Looks after all policies, beside the loop, unless that is still going on. Places that another process has
-        held come first. Call it only once the policies are listed.
+        """Starts a task that makes and carries out plans, unless it still runs. Places that another process has held
+        come first. Call it only once the policies are listed.
         """
         stopped = all(known.rules.mode == "Stop" for known in self.known.values())
         if not self.moves.look_after(stopped=stopped) and self.known and (self._task is None or self._task.done()):
@@ -163,7 +163,7 @@ class Rebalancing:
             self._task.cancel()
 
     async def stop(self) -> None:
-        """The same, and waits until that is done."""
+        """Ends the plan, and waits until its task has ended."""
         self.cancel()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)

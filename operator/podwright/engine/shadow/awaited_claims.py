@@ -1,8 +1,8 @@
-"""AwaitedClaims: the claims that pods wait for which are to be decided about early, so that this is done again when one
-of them changes.
+"""AwaitedClaims: the claims that pods with early decisions wait for. When a claim changes, its pods are decided about
+again.
 
-A claim may come after its pod: its controller creates that of an ephemeral volume, or of a template, for the pod. Until
-then no policy finds a node. Bounded: what the pods that wait name.
+A claim may come after its pod: a controller creates the claim of an ephemeral volume or of a template for the pod.
+Until then no policy finds a node. Bounded by the claims that waiting pods name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AwaitedClaims:
 
     def note(self, pod: PodInfo) -> bool:
         """True if the pod waits for a claim that does not exist, or is not bound and has to be. If so, `changed` tells
-        when one of these changes.
+        when such a claim changes.
         """
         self.forget(pod.uid)
         awaited = dict.fromkeys(self._awaited(pod))

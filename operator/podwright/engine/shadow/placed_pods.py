@@ -1,8 +1,7 @@
-"""Pods that have got nodes: each is compared with what the policies would have chosen on the state of the cluster just
-before.
+"""Compares each pod that has got a node with the policies' choices on the state of the cluster just before.
 
 That state is known, because the pod itself and those that came after it are left out in a transaction. What else has
-changed since is counted. Of a pod that waits for its turn, its object is not kept.
+changed since is counted. A pod's object is not kept while it waits to be compared.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from podwright.engine.shadow.unplaced_pods import is_decided_early
 from podwright.engine.state import EngineState
 
 MOST_LATER: Final = 256
-"""How many pods that came after the compared one are left out of the state. Of more, none is: they count as changes."""
+"""How many pods that came after the compared one are left out of the state. If more came, they all count as changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,7 @@ class UnplacedPods:
     def check(self, watched: WatchedPod, tally: AgreementStats) -> None:
         """Lets the policy decide. Raises TookLongError: see ShadowAnswers.
 
-        That it finds no node is no answer yet about a pod whose claims are not all there: `claims` tells when to ask
-        again.
+        Finding no node does not count while claims of the pod are missing: `claims` tells when to ask again.
         """
         pod, seen = watched.pod, watched.seen
         framework = tally.policy.framework

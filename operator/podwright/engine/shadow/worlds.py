@@ -126,7 +126,7 @@ class Worlds:
     # What they show
 
     def usage(self, tally: AgreementStats) -> tuple[ClusterUsage, ClusterUsage] | None:
-        """How the cluster is used, and how the policy's world is; None if it has none."""
+        """Returns the usage of the cluster and of the policy's world; None if it has no world."""
         world = self._worlds.get(tally)
         if world is None or self._used is None:
             return None

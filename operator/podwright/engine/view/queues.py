@@ -75,7 +75,7 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
 
 
 def _resources(queues: Queues) -> Steps[Sequence[str]]:
-    """Extended resources first, then CPU and others, each by how many queues name it, or if none names any, have it."""
+    """Extended resources first, then CPU and others, each by the number of queues that name it or, else, have it."""
     named, held = Counter[str](), Counter[str]()
     for name in queues.names():
         if (rules := queues.get(name)) is not None:

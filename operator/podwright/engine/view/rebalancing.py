@@ -1,4 +1,4 @@
-"""The RebalancePolicies: the last plan of each, what has become of it, and its picture.
+"""The RebalancePolicies: the last plan of each, its progress, and its picture.
 
 Every viewer sees policies, numbers and nodes. Moves are shown to those who may see their pods; texts, which may name
 any pod, to those who may see all.
@@ -66,7 +66,7 @@ def about_plan(
     name: str,
     shows: Callable[[str], bool],
 ) -> Steps[Answer]:
-    """The last plan of a policy, empty if there is no policy. `shows`: whether the pods of a namespace are shown by
+    """The last plan of a policy, empty without such a policy. `shows`: whether the pods of a namespace are shown by
     name, "" for those of all.
     """
     known = rebalancing.known.get(name)

@@ -422,8 +422,8 @@ class Gangs:
         return True
 
     def _let_go(self, group: PodGroup, begun: Sequence[QueuedPod]) -> Collection[str] | None:
-        """Lets the members that may start out of Permit, and cancels the others, of the groups whose keys it returns.
-        None if none may start, because the minimum of the group is not placed.
+        """Lets the members that may start out of Permit, and cancels the others. Returns the keys of the cancelled
+        members' groups; None if the group's minimum is not placed, so that no member may start.
         """
         standing = self._cache.groups.standing(group, [member.uid for member in begun])
         may_start, cancelled = frozenset(standing or ()), set[str]()

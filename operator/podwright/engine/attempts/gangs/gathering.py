@@ -62,7 +62,7 @@ class Gathering:
             self._reservations.remove(name)
 
     def begin(self) -> None:
-        """Looks after all queues, beside the loop, unless that is still going on."""
+        """Starts a task that gathers room for all queues, unless it still runs."""
         if not self._gangs:
             return
         if self._releasing is None or self._releasing.done():

@@ -269,8 +269,8 @@ class GroupChanges:
             self._wake()
 
     def _report_error(self, key: str, group: PodGroup | None) -> None:
-        """Reports an invalid group, or foreign pods in it, in its status and an event, if pods of ours wait for the
-        group.
+        """Reports an invalid group, or foreign pods in it, in its status and an event, if pods that we schedule wait
+        for the group.
         """
         invalid = self._cache.groups.invalid(key)
         named = self._cache.groups.named_by_pods(group) if group is not None and self._foreign_pods else []

@@ -87,7 +87,7 @@ class GangMembers:
         return (yield from self._take_all(due, first))
 
     def _slowest_tried(self, group: PodGroup, first: QueuedPod, now: float) -> Steps[QueuedPod | None]:
-        """The member with the longest backoff among those that were tried before. None if none of them backs off, or if
+        """The member with the longest backoff among the members tried before. None if no such member backs off, or if
         they are too few for the group's minimum.
         """
         members = self._cache.groups.members(group.key)

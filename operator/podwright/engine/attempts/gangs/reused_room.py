@@ -36,12 +36,12 @@ class ReusedRoom:
         self._reservations = reservations
         self._leads = leads
         self._naming: dict[str, dict[str, None]] = {}
-        """By the key of a group: those of the groups that name it."""
+        """By the key of a group: the keys of the groups that name it."""
         state.cache.groups.listen_to_groups(self._group_changed)
 
     def pod_left(self, pod: PodInfo, node: str) -> None:
-        """The pod has left its node, and no other pod has got its room yet. What was evicted for others leaves it to
-        these.
+        """The pod has left its node, and no other pod has got its room yet. A pod that was evicted for others leaves
+        its room to them.
         """
         if not pod.group or pod.preempted or self._cache.present(node) is None or not self._leads():
             return

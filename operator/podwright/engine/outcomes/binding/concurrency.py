@@ -27,7 +27,7 @@ SAMPLES: Final = 8
 USUAL_SAMPLES: Final = 64
 """Of how many of the last requests `usual` is the median."""
 LONGEST_USUAL: Final = 0.3
-"""More than this is no busy server: it may be an admission webhook that most of the last requests waited for."""
+"""A longer latency need not mean a busy server: most of the last requests may have waited for an admission webhook."""
 FIRST_USUAL: Final = 0.2
 """`usual` before the first request is completed: all connections are made at once then."""
 STEP_SECONDS: Final = 0.2
