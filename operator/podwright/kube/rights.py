@@ -139,13 +139,13 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     _COMPOSITES: COMPOSITE_POD_GROUPS,
     PRIORITY_CLASSES: (*VOLCANO_POD_GROUPS, *KAI_POD_GROUPS, *POD_GANGS),
 }
-"""Kinds that a cluster may lack, with all their versions, and PriorityClasses with the kinds that name one. Where none
-is served, no right to them is needed.
+"""Kinds that a cluster may lack, with all their versions, and PriorityClasses with the kinds that name one. Without a
+served version, no right is needed.
 """
 _OWN_WRITES: Final = (f"{TOKEN_REVIEW.root}/", f"{ACCESS_REVIEW.root}/", f"{LEASE.root}/")
 """The paths of writes that change nothing for anybody else."""
 _EXTRAS: Final = frozenset({*_OPTIONAL, CRD})
-"""Kinds that kube-scheduler's roles do not know, so that their absence there is no mistake."""
+"""Kinds that may be missing from kube-scheduler's roles."""
 _GATHERED: Final = (
     "room that is held for large gangs of queues is not seen, and forgotten at a restart, and no pod is moved"
 )

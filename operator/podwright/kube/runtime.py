@@ -527,7 +527,7 @@ class Runtime:
             await http.close()
 
     async def _finish(self, parts: Parts, ends: float) -> bool:
-        """True if all Bindings have ended: none was broken off, which the API server might still carry out."""
+        """True if all Bindings have ended: the API server might still carry out a Binding that was broken off."""
         bound = True
         if self._started:
             seconds = binding_seconds(self.options.grace)

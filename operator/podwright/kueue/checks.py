@@ -1,7 +1,8 @@
-"""The checks: what becomes of each Workload that has quota and names a check of ours. Start here.
+"""Answers the checks of ours that Workloads with quota name. Start here.
 
-Kopf's handlers (`handlers.py`) say what has changed. Workers take the changed Workloads one by one, and no Workload is
-in two hands. Those whose decision takes longer than a slice have a worker of their own, so no other waits for them:
+Kopf's handlers (`handlers.py`) say what has changed. Workers take the changed Workloads one by one, and no two workers
+take the same Workload. Workloads whose decision takes longer than a slice have a worker of their own, so no other waits
+for them:
 
     no quota any more, evicted, finished, deleted ─► its place is given back
     our check is Pending ─► decide ─┬─► fits: hold the place, wait a moment, decide again ─► same place: Ready

@@ -145,7 +145,9 @@ def _plan(
 
 
 def _group(cache: Cache, pod_set: PodSet) -> PodGroup:
-    """All pods of the pod set, or none. If they name a pod group that exists, its topology counts."""
+    """Returns a group that starts all pods of the pod set, or none. If they name an existing pod group, its topology
+    counts.
+    """
     first = pod_set.pods[0]
     own = cache.groups.of(first) if first.group else None
     return PodGroup(

@@ -16,8 +16,7 @@ CHECK_LEASE: Final = "podwright-admission-check"
 
 
 MOST_RETRIES: Final = 5
-"""If so many Workloads wait that more than this would come back each second, they wait for longer than longest_retry.
-"""
+"""If more Workloads than this would come back each second, they wait for longer than longest_retry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

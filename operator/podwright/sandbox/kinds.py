@@ -143,8 +143,8 @@ class Kinds:
         return self._kinds.get((group, version, plural))
 
     def named(self, resource: str) -> Kind:
-        """The first kind with this resource name, for example `deployments.apps`. Raises StopIteration if there is
-        none.
+        """The first kind with this resource name, for example `deployments.apps`. Raises StopIteration without such a
+        kind.
         """
         return next(kind for kind in self if kind.resource == resource)
 

@@ -90,7 +90,7 @@ async def access_problem(http: Http, resource: Resource) -> str | None:
 
 
 async def forbidden(http: Http, resource: Resource) -> str | None:
-    """The first of list and watch that RBAC does not let us do; None if it allows both. Raises ClusterError."""
+    """Returns the first of list and watch that RBAC forbids; None if it allows both. Raises ClusterError."""
     return _first_forbidden(await asyncio.gather(*(_may_read(http, resource, verb) for verb in READ)))
 
 

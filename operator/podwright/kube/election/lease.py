@@ -28,7 +28,7 @@ class LeaseRecord:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> LeaseRecord:
-        """Raises KeyError, TypeError or ValueError for an object that is no Lease."""
+        """Raises KeyError, TypeError or ValueError for an object that is not a Lease."""
         spec = raw.get("spec") or {}
         return cls(
             str(spec.get("holderIdentity") or ""),

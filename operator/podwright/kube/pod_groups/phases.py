@@ -235,8 +235,8 @@ class PodGroupPhases:
             self._has_changes.set()
 
     def _is_ours(self, group: PodGroup) -> bool:
-        """True if no other scheduler owns the group: it has a member of ours, or no members, and if it is one of
-        Volcano, we schedule in its place. Not one that Grove made beside a PodGang, for which the pods count.
+        """True if no other scheduler owns the group: it has a member that we schedule, or no members, and we schedule
+        in place of Volcano if it is Volcano's. False if Grove made it beside a PodGang, to which the pods belong.
         """
         key, groups = group.key, self._engine.cache.groups
         placed, waiting = self._by_group.get(key, {}), groups.members(key).waiting

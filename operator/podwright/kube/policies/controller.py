@@ -164,7 +164,7 @@ class PolicyController:
             return verdict(key, generation, error, consequence=stays, active_generation=active)
 
     def _report(self, result: ApplyResult) -> None:
-        """Logs what has become of a generation, and records an event on the policy if it is refused."""
+        """Logs the result for a generation, and records an event on the policy if it is refused."""
         level = logging.INFO if result.accepted else logging.WARNING
         log.log(level, "policy %s, generation %d: %s", result.name, result.generation, result.message)
         if not result.accepted and self._events is not None:

@@ -55,7 +55,7 @@ class PolicyKind:
         self._engine.policies.remove(key)
 
     def next_due(self) -> str | None:
-        """The policy that is to be checked next because another one has changed; None if none is due."""
+        """Returns the next policy to check because another one has changed; None if no policy is due."""
         return self._set.local.next_due() if self._local else None
 
     def check(self, key: str) -> ApplyResult:

@@ -1,5 +1,5 @@
-"""Which object is the queue of a name. Objects of several APIs may have one name: that of the first API in
-`QUEUE_KINDS` counts, and the others wait for their turn.
+"""Chooses the object that is the queue of a name. If objects of several APIs have the name, the one of the first API in
+`QUEUE_KINDS` counts, and the others stand by.
 """
 
 from __future__ import annotations

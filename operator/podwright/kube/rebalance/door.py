@@ -1,7 +1,7 @@
 """The door of RebalancePolicies: while the API server serves them, the engine plans, and moves pods where they say so.
 
-A policy that is invalid plans nothing. The status says which plan there is and what has become of it, how many
-moves there were lately, and whose pods stay, so that another instance goes on counting and sparing.
+A policy that is invalid plans nothing. The status has the plan and its progress, the number of recent moves, and the
+owners whose pods stay, so that another instance can go on from there.
 """
 
 from __future__ import annotations

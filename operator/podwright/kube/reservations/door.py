@@ -26,7 +26,7 @@ from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.write.object_status import Request, SeenObject
 
 SLOTS_OF_A_PART: Final = 200
-"""The most slots of an object of ours, so that it is not too large, even if each slot requests eleven resources."""
+"""The most slots of an object that we write: it is not too large, even if each slot requests eleven resources."""
 LATE_SECONDS: Final = 5.0
 """By how much the end of an object may differ from what was meant."""
 APPLY: Final = {"fieldManager": "podwright", "force": "true"}

@@ -1,7 +1,6 @@
-"""The doors of Topologies, ours and those of Kueue and KAI: while the API server serves them, the core has their
-levels.
+"""The doors of the Topologies of Podwright, Kueue and KAI: while the API server serves them, the core has their levels.
 
-A Topology of ours that is invalid stays as it last was known. When levels change, the pods that wait are tried again.
+An invalid Topology of Podwright keeps its last valid levels. When levels change, waiting pods are tried again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The audit of pending pods: finds what Kopf's watch has missed, within about a minute.
 
-Kopf does not report objects that vanished while its watch was broken, and a pod that is not in the queue waits for
-ever. So all pending pods are listed every minute. Pods that the queue does not know are put into it; pods that it knew
-before the list and that the list lacks are dropped. The list is consistent, so nothing newer is undone. Usually nothing
-was missed, and metadata is enough to see that. Each scheduler name has a list of its own, and one that fails does not
-stop the others; of many names, the pods are in one list. Run by `runtime`, also once before the first decision.
+Kopf does not report objects that vanished while its watch was broken, and a pod that is not in the queue waits forever.
+So all pending pods are listed every minute. Pods that the queue does not know are put into it; pods that it knew before
+the list and that the list lacks are dropped. The list is consistent, so nothing newer is undone. Usually nothing was
+missed, and metadata is enough to see that. Each scheduler name has a list of its own, and one that fails does not stop
+the others; of many names, the pods are in one list. Run by `runtime`, also once before the first decision.
 """
 
 from __future__ import annotations

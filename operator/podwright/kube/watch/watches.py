@@ -87,7 +87,7 @@ class Watches:
         return list(self._all())
 
     def blind(self) -> dict[str, float]:
-        """How many seconds ago the last watch ended, by the name of each that is synced and has none open."""
+        """Returns how many seconds ago the last watch ended, by name of each synced reflector without an open watch."""
         now = asyncio.get_running_loop().time()
         return {
             name: now - reflector.blind_since

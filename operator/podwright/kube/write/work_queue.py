@@ -74,7 +74,7 @@ class WorkQueue(Generic[I]):
         return self._queued.get(key)
 
     def add(self, key: str, item: I) -> None:
-        """Queues an item. The key must have none queued."""
+        """Queues an item. The key must not have a queued item."""
         self._queued[key] = item
         self._order.put_nowait(key)
 

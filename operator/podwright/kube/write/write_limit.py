@@ -8,11 +8,11 @@ from typing import Final
 WRITES_PER_SECOND: Final = 5.0
 """How many statuses are written in a second, on average."""
 WRITES_AT_ONCE: Final = 5
-"""How many are written without a pause when none was for a while."""
+"""How many statuses are written without a pause after a while without writes."""
 
 
 class WriteLimit:
-    """How often statuses are written: a bucket of permissions."""
+    """Limits how often statuses are written, by a token bucket."""
 
     def __init__(self, per_second: float = WRITES_PER_SECOND, at_once: int = WRITES_AT_ONCE) -> None:
         self._per_second = per_second

@@ -241,8 +241,8 @@ def load(
 
 
 def namespace_of(kubeconfig: str | None, context: str | None) -> str:
-    """The namespace of the context, or outside of kubeconfigs that of the pod's service account; `default` if nothing
-    says one. Raises ConfigError.
+    """Returns the namespace of the context or, without a kubeconfig, of the pod's service account; `default` without
+    either. Raises ConfigError.
     """
     paths = find_kubeconfig(kubeconfig)
     if paths:
@@ -316,7 +316,7 @@ def _from_kubeconfig(config: KubeConfig, now: float) -> Loaded:
 
 
 def _file_token(config: KubeConfig, path: Path) -> str:
-    """The token of a token file, or the one beside it, if the file has none. Raises ConfigError."""
+    """Returns the token of a token file or, if that cannot be read, `token` of the same user. Raises ConfigError."""
     try:
         return _read(path, f"{config.user_where}.tokenFile")
     except ConfigError:

@@ -64,7 +64,7 @@ class KubeConfig:
 def find_kubeconfig(given: str | None) -> list[Path]:
     """The files to read: the given one, else those of KUBECONFIG, else ~/.kube/config. Empty if none exists.
 
-    Raises ConfigError if the given one is no file.
+    Raises ConfigError if the given one is not a file.
     """
     if given:
         path = Path(given).expanduser()

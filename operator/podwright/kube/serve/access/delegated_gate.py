@@ -254,7 +254,7 @@ class DelegatedGate:
         """`asked` asks the API server about `what`: a verb and a path, which begins with a slash, a namespace and a
         pod, or whom to impersonate.
 
-        `patient`: a refusal is not delayed, because the request is no misuse.
+        `patient`: a refusal is not delayed, because the request is not misuse.
         """
         key = (user.name, user.uid, user.groups, repr(sorted(user.extra.items())), *what)
         found = self._access.get(key)

@@ -37,7 +37,7 @@ _GONE: Final = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM)
 
 Protocols = Callable[[], asyncio.Protocol]
 Context = Callable[[str], ssl.SSLContext]
-"""Gives the TLS context for a new connection to this address of ours."""
+"""Returns the TLS context for a new connection to this local address."""
 Dropped = Callable[[str], None]
 """Gets why a connection was dropped."""
 Lasts = Callable[[web.Request, float], None]

@@ -75,8 +75,8 @@ class Viewer:
 
 
 class Feed:
-    """See the module. Runs in the server's thread; `shown` and what it gives in that of the cache. `shown`: None before
-    the start.
+    """See the module. Runs in the server's thread; `shown` and its result are used in the cache's thread. `shown`: None
+    before the start.
     """
 
     def __init__(

@@ -38,8 +38,8 @@ class ServingCertificates:
         self._by_name = dict(self._pairs())
 
     def context(self, address: str) -> ssl.SSLContext:
-        """For a new connection to this address of ours. A client that asks for a name gets the certificate for that
-        name instead.
+        """Returns the context for a new connection to this local address. A client that asks for a name gets the
+        certificate for that name instead.
         """
         return self._by_name.get(_plain(address), self._default).context
 

@@ -48,7 +48,7 @@ class Tls:
         self._trust(self._read(ClientIssuers()))
 
     def context(self, address: str) -> ssl.SSLContext:
-        """The context for a new connection to this address of ours."""
+        """Returns the context for a new connection to this local address."""
         return self._certificates.context(address)
 
     @property
