@@ -193,8 +193,8 @@ class LoadedCluster:
         let_policies_choose(self.queues, self.policies)
 
     def policy_for(self, pod: PodInfo) -> ActivePolicy:
-        """The policy that decides about the pod. If none serves its scheduler name, it is the built-in one, as another
-        scheduler would decide.
+        """The policy that decides about the pod. If no policy serves its scheduler name, it is the built-in one, which
+        decides as another scheduler would.
         """
         found = self.policies.of(pod)
         return self.policies.default if found is None else found

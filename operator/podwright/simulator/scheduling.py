@@ -52,8 +52,8 @@ from podwright.simulator.loaded import LoadedCluster
 MAX_FAULTS: Final = 3
 """After this number of attempts that fail with an error, a pod is not tried again."""
 MAX_PREEMPTIONS: Final = 3
-"""How often a pod, or a group, may evict others. Their controllers create these again, so that two pods could evict
-each other's for ever.
+"""How often a pod, or a group, may evict others. Controllers recreate the victims, so two pods could evict each other's
+forever.
 """
 NOT_TRIED: Final = "the simulation ended before the pod was tried"
 TERMINATING: Final = "the pod is being deleted"
@@ -389,7 +389,7 @@ class Scheduling:
                     self._nominate(queued, "")
 
     def _nominate(self, queued: QueuedPod, node_name: str) -> None:
-        """Nominates the pod, in the cache and in its status; to none if the name is empty."""
+        """Nominates the pod, in the cache and in its status. An empty name withdraws the nomination."""
         if queued.pod.nominated_node_name != node_name and self.queue.get(queued.uid) is queued:
             self.queue.update(replace(queued.pod, nominated_node_name=node_name))
         self._carrier.nominate(queued.pod, node_name)
@@ -422,7 +422,7 @@ class Scheduling:
 
 
 def _waits_for(policy: ActivePolicy, plugins: frozenset[str], pending: frozenset[str]) -> frozenset[str]:
-    """The plugins for whose events a rejected pod waits. Without any, there is no node, and any new one helps; the
-    queue would retry the pod for ever.
+    """Returns the plugins for whose events a rejected pod waits. If no plugin rejected it, the cluster has no nodes,
+    and any new node helps: then all filter plugins, or the queue would retry the pod forever.
     """
     return plugins if plugins or pending else frozenset(plugin.name for plugin in policy.framework.filter_plugins)

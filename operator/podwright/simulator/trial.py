@@ -269,7 +269,7 @@ class Trial:
         return take_back(self.cluster, self, follow_ups)
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """Nominates the pod to the node; to none if the name is empty."""
+        """Nominates the pod to the node. An empty name withdraws the nomination."""
         nominator = self._cache.nominator
         transaction = self._open()
         if not node_name:
@@ -300,7 +300,7 @@ class Trial:
 
 
 def _put_back(known: dict[K, Raw], key: K, before: Raw | None) -> None:
-    """The entry of this key is as before; None: there was none."""
+    """Restores the entry of this key; None: removes it."""
     if before is None:
         known.pop(key, None)
     else:

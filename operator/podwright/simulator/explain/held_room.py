@@ -1,4 +1,4 @@
-"""That a waiting pod, or its group, would have room if none were held for others."""
+"""Explains that a waiting pod, or its group, would have room if Reservations did not hold it for others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from podwright.simulator.loaded import LoadedCluster
 
 
 def held_room(cluster: LoadedCluster, plan: Callable[[], Collection[str]]) -> Cause | None:
-    """The Reservations on the nodes that `plan` finds without them. None if it finds none, or nothing is held."""
+    """Names the Reservations on the nodes that `plan` finds without them. None if it finds no nodes, or nothing is
+    held.
+    """
     reservations = cluster.cache.reservations
     if not len(reservations):
         return None

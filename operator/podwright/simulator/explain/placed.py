@@ -64,7 +64,7 @@ def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] 
 
 
 def not_asked(policy: ActivePolicy) -> tuple[str, ...]:
-    """The note that an explanation leaves the policy's extenders out; none if it has none."""
+    """The note that an explanation leaves the policy's extenders out; empty without extenders."""
     extenders = policy.extenders or policy.compiled.spec.extenders
     return (f"extenders are not asked: {listed(extenders)}",) if extenders else ()
 

@@ -42,7 +42,7 @@ def _hint(queues: Queues, bound: Bound) -> str:
 
 
 def standing(queues: Queues, pod: PodInfo) -> Sequence[str]:
-    """Returns the queue's usage and share of each resource that the pod requests, as one text or none."""
+    """Returns the queue's usage and share of each resource that the pod requests, as at most one text."""
     name = queues.queue_of(pod) if queues.active else ""
     bound = queues.bounds.of(pod) if name else None
     if queues.get(name) is None or (bound is not None and not bound.resource):

@@ -84,7 +84,7 @@ def drained_pods(cluster: LoadedCluster) -> Iterator[tuple[PodInfo, bool]]:
 
 def drain_queues(trial: Trial, applied: AppliedHypothesis) -> None:
     """Evicts the pods of queues in state Drain, and creates them again where they have a controller. Pods that a budget
-    keeps stay: none that would take their place starts.
+    protects stay: no pod that would take their place starts.
     """
     queues = trial.cluster.queues
     for pod, goes in drained_pods(trial.cluster):

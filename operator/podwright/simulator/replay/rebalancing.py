@@ -1,4 +1,4 @@
-"""Rebalancing in a replay: the plans that RebalancePolicies make at their times, and what becomes of them.
+"""Rebalancing in a replay: the plans that RebalancePolicies make at their times, and their moves.
 
 Moves take no time, as decisions do: a pod that is moved runs on its new node at once, and then for its whole time. Each
 step is proved again before its moves, as in the operator.

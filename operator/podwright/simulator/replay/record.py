@@ -158,7 +158,7 @@ async def _stopped(file: BinaryIO, stop: asyncio.Event) -> None:
     to.
     """
     pipe = select.poll()
-    with contextlib.suppress(OSError, ValueError):  # it is no file of the system
+    with contextlib.suppress(OSError, ValueError):  # not a file descriptor
         pipe.register(file, 0)
     while not stop.is_set() and not pipe.poll(0):
         with contextlib.suppress(TimeoutError):

@@ -229,7 +229,9 @@ class _Replay:
     # Events
 
     def _drain(self) -> None:
-        """Pods leave queues in state Drain, and wait there. They are pods of the start: these queues start none."""
+        """Pods leave queues in state Drain, and wait there. They are pods of the start, because such queues start no
+        pods.
+        """
         for pod, goes in drained_pods(self._cluster):
             if not goes:
                 continue

@@ -161,8 +161,8 @@ def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
 
 def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) -> Iterator[ClusterChange]:
     """Pods of the queue whose end frees enough: some that are enough alone, those that are ending first, then the
-    smallest; then the greatest together. `like`: the bound is no limit of the queue, and may be one of this pod's user:
-    the greatest pods of that user come first.
+    smallest; then the greatest together. `like`: the bound is not a limit of the queue, but may be one of this pod's
+    user: the greatest pods of that user come first.
     """
     queues = cluster.queues
 

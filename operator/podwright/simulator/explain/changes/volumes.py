@@ -29,7 +29,7 @@ Objects = list[tuple[str, Mapping[str, Any]]]
 
 
 def lacking(cache: Cache, pod: PodInfo, node: Node) -> ClusterChange | None:
-    """One change that makes all objects which the pod lacks; None if it lacks none. `node`: where its volumes must
+    """One change that creates all objects that the pod lacks; None if it lacks nothing. `node`: where its volumes must
     be.
     """
     found = [*_lacking(cache, pod, node)]
@@ -166,8 +166,8 @@ def _of_other_class(cache: Cache, claim: Mapping[str, Any]) -> Iterator[tuple[st
 
 
 def _class_with_provisioner(cache: Cache) -> str:
-    """The default storage class, or else the first that provisions a volume where the pod goes; empty if there is
-    none.
+    """The default storage class, or else the first that provisions a volume where the pod goes; empty without such a
+    class.
     """
     found = ""
     for raw in cache.store.list(_CLASS):
