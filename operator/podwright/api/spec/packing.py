@@ -19,7 +19,7 @@ def _time(description: str) -> Any:
 @dataclass(frozen=True, slots=True)
 class PackingTimes:
     batch: str = _time("How long pods are gathered, from 1ms to 10s.")
-    budget: str = _time("How long a solver may search for a better placement of them, from 1ms to 10s.")
+    budget: str = _time("How long a better placement of them is searched for, from 1ms to 10s.")
 
     @property
     def batch_seconds(self) -> float:

@@ -62,7 +62,17 @@ class Answer:
 
 
 Solver = Callable[[Program, float], Answer]
-"""Solves a program in so many seconds at most. Raises nothing."""
+"""Searches for so many seconds at most, and answers at most `grace` later. Raises nothing."""
+
+
+def grace(seconds: float) -> float:
+    """How much longer than it should search a solver may take before it is ended."""
+    return min(1.0, seconds / 4)
+
+
+def with_grace(seconds: float) -> float:
+    """How long a solver may search that is to be ended after so many seconds."""
+    return max(seconds * 4 / 5, seconds - 1.0)
 
 
 def common_unit(amounts: Sequence[int]) -> int:

@@ -10,14 +10,14 @@ violated. Pods of queues, and those that never preempt, take the room that is le
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from podwright.core.cycle import Fault, Placement, RandomBelow, Rejection, schedule
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
-from podwright.core.framework.program import Answer, Solver
+from podwright.core.framework.program import Answer, Program
 from podwright.core.gangs.branches import Branch
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.decisions import GangPreemption
@@ -54,7 +54,7 @@ class Displacing:
         return pod.preemption_policy != "Never" and not has_queue(self._cache, pod)
 
     def search(
-        self, solve: Solver, seconds: float, start: Iterable[tuple[PodInfo, int]]
+        self, solve: Callable[[Program], Answer], start: Iterable[tuple[PodInfo, int]]
     ) -> tuple[Answer | None, Decisions]:
         """Returns the solver's answer, None without candidates for eviction, and the decisions, empty if no solution
         passes all filters. `start`: pods with the slots of nodes that they get without evictions. Raises TooLargeError.
@@ -68,7 +68,7 @@ class Displacing:
         with CacheTransaction(self._cache) as transaction:
             transaction.remove(potential.pods)
             program = JointProgram(self._framework, self._cache, Branch(0, untried=self._pods), 0, evictions=evictions)
-            answer = solve(program.build().program(start), seconds)
+            answer = solve(program.build().program(start))
             if (solution := answer.found) is None:
                 return answer, ()
             answer = replace(answer, bounds=program.bounds(answer))

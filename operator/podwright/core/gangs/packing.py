@@ -17,7 +17,7 @@ from typing import Final, Literal
 from podwright.core.cycle import Decision, Placement, RandomBelow, Rejection, schedule
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.program import Solver, TooLargeError
+from podwright.core.framework.program import Answer, Program, Solver, TooLargeError, with_grace
 from podwright.core.gangs.branches import Branch
 from podwright.core.gangs.displacing import Displacing
 from podwright.core.gangs.joint import SECONDS, take_places
@@ -36,6 +36,7 @@ a child process that gets little CPU would otherwise run into its own limit.
 """
 NO_SOLVER: Final = "there is no solver"
 NO_PROCESS: Final = "there is no process for the solver"
+NO_TIME: Final = "the budget ended before a solver could begin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """See the module. `seconds`: how long the solver may work; `clock`: the time, in seconds."""
+    """See the module. `seconds`: how long a better placement is searched for; `clock`: the time, in seconds."""
 
     framework: Framework
     cache: Cache
@@ -117,6 +118,7 @@ class Packing:
         self, transaction: CacheTransaction, begun: Checkpoint, candidates: list[Simulation], pods: Sequence[PodInfo]
     ) -> tuple[Sequence[int], str, tuple[Placement | Rejection, ...]]:
         """Adds candidates. Returns what the solver has proved, why it has not, and decisions that evict pods."""
+        ends = self.clock() + self.seconds
         transaction.rollback(begun)
         try:
             joint = JointProgram(self.framework, self.cache, Branch(0, untried=pods), 0)
@@ -130,9 +132,14 @@ class Packing:
             transaction.rollback(begun)
             candidates.append(self._filled(transaction, found, pods))
 
+        def solve(program: Program) -> Answer:
+            left = with_grace(ends - self.clock())
+            return self.solve(program, left) if self.solve and left > 0 else Answer(problem=NO_TIME)
+
         tightly = [[*joint.tightly(largest_first=each)] for each in (True, False)]
         for places in tightly:
-            add(places)
+            if self.clock() < ends:
+                add(places)
         if self.solve is None or max(each.placed for each in candidates) == len(pods):
             return (), "" if self.solve else NO_SOLVER, ()
         self.cache.deadline.expect(2 * SECONDS)
@@ -147,12 +154,12 @@ class Packing:
         if self.preempts_at is not None:
             displacing = Displacing(self.framework, self.cache, self.below, pods, self.preempts_at)
             try:
-                found, evicting = displacing.search(self.solve, self.seconds, [*map(self._place, best.placements)])
+                found, evicting = displacing.search(solve, [*map(self._place, best.placements)])
             except TooLargeError:
                 found, evicting = None, ()
             if found is not None:
                 return found.bounds, found.problem, evicting
-        answer = self.solve(joint.program(map(self._place, best.placements)), self.seconds)
+        answer = solve(joint.program(map(self._place, best.placements)))
         if answer.found is not None:
             add(joint.placed(answer.found))
         return answer.bounds, answer.problem, ()

@@ -19,12 +19,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from podwright.core.framework.program import Answer, Program
+from podwright.core.framework.program import Answer, Program, grace
 from podwright.core.objects.errors import described
 
 MISSING: Final = "the package highspy is not installed"
-GRACE_SECONDS: Final = 1.0
-"""How much longer than it should take the process may take before it is killed."""
 LEAST_SHARE: Final = 0.5
 """Of a core: with less, a process that ran out of time is called starved."""
 LENGTH: Final = 8
@@ -48,13 +46,13 @@ def solve(program: Program, seconds: float, *, command: tuple[str, ...] = (), ma
             (*command, str(started + seconds), str(max_bytes)),
             input=sent.getvalue(),
             capture_output=True,
-            timeout=seconds + GRACE_SECONDS,
+            timeout=seconds + grace(seconds),
             check=False,
         )
     except subprocess.TimeoutExpired as error:
         found = _read(error.output or b"", time.monotonic() - started)
         if found.problem:
-            problem = f"the solver hung for {seconds + GRACE_SECONDS:g} s and was ended"
+            problem = f"the solver had not begun after {seconds + grace(seconds):.3g} s and was ended"
             found = Answer(problem=problem, seconds=found.seconds)
     except OSError as error:
         return Answer(problem=f"the solver could not be started: {error.strerror}")

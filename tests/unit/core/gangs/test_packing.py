@@ -15,7 +15,7 @@ from podwright.core.gangs import joint, joint_program
 from podwright.core.gangs.branches import Branch
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.joint_program import JointProgram
-from podwright.core.gangs.packing import NO_SOLVER, OTHERS_SECONDS, TOO_LARGE, Packing
+from podwright.core.gangs.packing import NO_SOLVER, NO_TIME, OTHERS_SECONDS, TOO_LARGE, Packing
 from podwright.core.gangs.simulation import WORK_OF_A_TRIAL, Simulation
 from podwright.core.objects.pod import parse_pod
 from support.costs.call_counts import calls_of
@@ -182,6 +182,20 @@ def test_of_many_pods_that_are_left_some_are_decided_later():
     clock = count(0, OTHERS_SECONDS / 4)
     packed = Cluster(4).pack((4, 5), *[(1, 0)] * 20, solve=None, clock=lambda: next(clock))
     assert [type(each) for each in packed.decisions] == [Placement, *[Rejection] * 4]
+
+
+def test_the_budget_counts_from_the_first_pass_that_leaves_pods():
+    """The search takes a tenth of it before the solver is asked, whose end takes a fifth of what is left."""
+    asked, clock = [], iter((5.0, 5.02, 5.05, 5.1))
+    solve = lambda _program, seconds: (asked.append(seconds), Answer())[1]
+    Cluster(4).pack((3, 0), (3, 0), solve=solve, clock=lambda: next(clock, 6.0))
+    assert asked == [pytest.approx(0.72)]
+
+
+def test_no_solver_is_asked_after_the_budget():
+    clock = iter((5.0, 5.9))
+    packed = Cluster(4).pack((3, 0), (3, 0), solve=nothing, clock=lambda: next(clock, 6.0))
+    assert (packed.certificate, packed.message, packed.placed) == ("TimedOut", NO_TIME, 1)
 
 
 def test_for_a_single_pod_there_is_nothing_to_solve():
