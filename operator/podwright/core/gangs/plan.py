@@ -90,9 +90,10 @@ class GangPlanner:
 
     def _torn(self, near: Closeness) -> str:
         """Why the placed members are in no one domain."""
+        placed = self.cache.groups.members(self.group.key).staying
         try:
-            placed = self.cache.groups.members(self.group.key).staying
-            common_domain(self.cache, self.cache.topologies.tree(near), placed)
+            if placed:
+                common_domain(self.cache, self.cache.topologies.tree(near), placed)
         except UnknownLevelError:
             return ""  # what rejects the group names it
         except ValueError as error:

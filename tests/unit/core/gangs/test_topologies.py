@@ -71,6 +71,12 @@ class TestLeastSpread:
         assert where(gang(shape, 2, **near("zone")).plan()) == {"z-c-1": 1, "z-c-2": 1}
         assert where(gang(shape, 8, **near("zone")).plan()).keys() == {"z-b-1", "z-b-2", "z-c-1", "z-c-2", "z-c-3"}
 
+    def test_the_domains_are_asked_for_once(self, monkeypatch):
+        cluster, asked, tree = gang({"z/a/1": 2}, 2, **near("zone")), [], Topologies.tree
+        monkeypatch.setattr(Topologies, "tree", lambda *args: (asked.append(args), tree(*args))[1])
+        assert where(cluster.plan()) == {"z-a-1": 2}
+        assert len(asked) == 1
+
     def test_the_fullest_that_fits_comes_first(self):
         shape = {"y/a/1": 9, "z/b/1": 4, "z/c/1": 5}
         assert where(gang(shape, 4, **near("zone")).plan()) == {"y-a-1": 4}
