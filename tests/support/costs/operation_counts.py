@@ -69,6 +69,23 @@ def count(placed: MakePod, pending: MakePod, nodes: int, decisions: int = 20) ->
     return Operations(calls[0], calls[1], len(passes) / decisions, memory, blocks)
 
 
+def count_passes(
+    placed: MakePod, pending: MakePod, nodes: int, before_each: Callable[[World, int], object], decisions: int = 20
+) -> float:
+    """Counts the passes of one decision, as `count` does. `before_each` changes the world before the decision with this
+    number.
+    """
+    worlds: list[World] = []
+    with counted_arrays(nodes) as passes:
+        decide = _decider(placed, pending, nodes, worlds.append)
+        for number in range(decisions + 3):
+            if number == 3:  # the first of them prepare for changes
+                passes.clear()
+            before_each(worlds[0], number)
+            decide()
+    return len(passes) / decisions
+
+
 def count_calls(
     placed: MakePod, pending: MakePod, nodes: int, change: Callable[[World], object], decisions: int = 20
 ) -> tuple[float, float]:

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
-from benchmarks.core.decisions import different, node, plain, preferred_affinity, required_anti_affinity, spread
+from benchmarks.core.decisions import ZONE, different, node, plain, preferred_affinity, required_anti_affinity, spread
 
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.cycle import Placement, schedule
 from podwright.core.framework.framework import Framework
+from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.state.podindex.matches import MatchIndex
 from podwright.simulator.world import World
-from support.costs.operation_counts import Operations, count
+from support.costs.operation_counts import Operations, count, count_passes
 
 FEW, MANY = 250, 1000
 MOST_CALLS, MOST_C_CALLS = 350, 280
@@ -74,6 +75,18 @@ def test_more_nodes_do_not_cause_more_calls(placed, pending, bound):
     assert many.calls == pytest.approx(few.calls, rel=0.03)
     assert many.c_calls == pytest.approx(few.c_calls, rel=0.03)
     assert many.passes == pytest.approx(few.passes, abs=1)
+
+
+def flap(world, number):
+    """A label of some node changes, and every other time also its zone."""
+    raw = node(7 * number % MANY)
+    raw["metadata"]["labels"] |= {"flaps": str(number)} | ({ZONE: f"zone-{number % 3}"} if number % 2 else {})
+    world.cache.set_node(parse_node(raw))
+
+
+@pytest.mark.parametrize("placed, pending, bound", [each for each in SHAPES if each.values[1] is not different])
+def test_labels_that_change_before_each_decision_cause_no_passes(placed, pending, bound):
+    assert count_passes(placed, pending, MANY, flap) <= bound.passes + 1
 
 
 @pytest.mark.parametrize("pending", [spread, soft_spread, preferred_affinity, required_anti_affinity])

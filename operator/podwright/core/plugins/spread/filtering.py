@@ -67,7 +67,7 @@ class DomainSums:
     def of(self, constraint: ActiveConstraint, eligibility: Eligibility) -> Sums:
         """The matching pods by domain. Pods are not counted if no node counts."""
         domains = self._index.domains(constraint.topology_key, eligibility)
-        if not len(domains.ids):
+        if not domains.present:
             return Sums(None, domains)
         return self._index.sums(self.counter(constraint), constraint.topology_key, eligibility, domains)
 
@@ -118,7 +118,7 @@ class SpreadCounts:
         as 0.
         """
         constraint = self.constraints[i]
-        if len(self.sums[i].domains.ids) < constraint.min_domains:
+        if self.sums[i].domains.present < constraint.min_domains:
             least = 0
         return constraint.max_skew + least - constraint.selector.matches(self._pod.labels)
 

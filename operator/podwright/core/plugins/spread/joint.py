@@ -39,5 +39,5 @@ def joint_rules(counted: Sequence[SpreadCounts | None], members: Sequence[PodInf
             ids=sums.domains.ids,
             counts=np.asarray(sums.values[: sums.domains.count], np.int64),
             skew=constraint.max_skew,
-            from_zero=len(sums.domains.ids) < constraint.min_domains,
+            from_zero=sums.domains.present < constraint.min_domains,
         )

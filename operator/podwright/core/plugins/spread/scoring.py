@@ -145,7 +145,7 @@ class SpreadPreScoreState:
         if constraint.per_node:
             return len(feasible) - (0 if ignored is None else int(np.count_nonzero(ignored)))
         if feasible.all_rows and ignored is None and self._all_keys:
-            return domains.distinct()
+            return domains.present
         slots = feasible.slots if ignored is None else feasible.slots[~ignored]
         size = domains.distinct_among(slots)
         return size if self._all_keys else size + self._one_more_without_label(domains)

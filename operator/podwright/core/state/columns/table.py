@@ -37,7 +37,7 @@ _COUNTS: Final = ("scoring_cpu", "scoring_memory", "pods")
 
 class NodeTable:
     """See the module. `static_changes` logs changes of nodes themselves; `usage_changes` also logs changes of their
-    pods.
+    pods, and `label_changes` only nodes that come or go and changes of labels and taints: most updates are of images.
     """
 
     def __init__(self) -> None:
@@ -47,10 +47,9 @@ class NodeTable:
         self.nodes: list[Node | None] = []
         self.static_changes = ChangeLog()
         self.usage_changes = ChangeLog()
+        self.label_changes = ChangeLog()
         self.epoch = 0
         """Increases when a node is added, updated or removed."""
-        self.label_epoch = 0
-        """Increases when a node is added or removed, or its labels or taints change. Most updates are of its images."""
         self.cordoned = 0
         """The number of nodes that are unschedulable."""
         self.membership = 0
@@ -220,7 +219,7 @@ class NodeTable:
         self._labels.set_node(slot, before, None)
         self.count -= 1
         self.membership += 1
-        self.label_epoch += 1
+        self.label_changes.append(slot)
         self._holes.append(slot)
         self._changed(slot)
 
@@ -249,7 +248,7 @@ class NodeTable:
         self._columns["unschedulable"][slot] = node.unschedulable
         self.cordoned += node.unschedulable - (before is not None and before.unschedulable)
         if before is None or before.taints != node.taints or before.labels != node.labels:
-            self.label_epoch += 1
+            self.label_changes.append(slot)
         if before is None or before.taints != node.taints:
             self._columns["taints"][slot] = self._taints.add(node.taints)
             if before is not None:

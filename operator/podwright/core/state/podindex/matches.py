@@ -78,6 +78,9 @@ class MatchCounter:
     def per_row(self, rows: int) -> tuple[Rows | None, Int32s]:
         return None, self.column(rows)
 
+    def at_row(self, row: int) -> int:
+        return int(self._rows[row]) if row < len(self._rows) else 0
+
     def counts(self, pod_class: PodClass, namespaces: NamespaceLabels) -> bool:
         """True if this counter counts the pods of a class."""
         if self.exclude_terminating and pod_class.terminating:
@@ -105,16 +108,16 @@ class MatchCounter:
     def add(self, slot: int, delta: int) -> None:
         if slot >= len(self._rows):
             self._grow(slot + 1)
-        self._rows[slot] += delta
         for sums in self.sums.values():
-            sums.add(slot, delta)
+            sums.add(slot, delta, self)
+        self._rows[slot] += delta
 
     def add_many(self, slots: Rows, deltas: Int32s) -> None:
         """`add` for each of these rows, which may repeat."""
         self.column(int(np.max(slots)) + 1)
-        self._rows += np.bincount(slots, deltas, len(self._rows)).astype(np.int32)
         for sums in self.sums.values():
-            sums.add_many(slots, deltas)
+            sums.add_many(slots, deltas, self)
+        self._rows += np.bincount(slots, deltas, len(self._rows)).astype(np.int32)
 
     def _grow(self, rows: int) -> None:
         grown = np.zeros(max(rows, 2 * len(self._rows)), np.int32)

@@ -46,6 +46,9 @@ class Tally:
             self._per_row = self._columns.per_node(self._classes, rows)
         return None, self._per_row
 
+    def at_row(self, row: int) -> int:
+        return int(self.per_row(row + 1)[1][row])
+
     def of(self, pod: PodInfo) -> int:
         """The sum of the weights of the selectors that match a pod, which need not be placed."""
         pod_class = self._placed.class_of(pod.namespace, pod.labels)

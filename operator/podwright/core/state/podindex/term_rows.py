@@ -7,7 +7,7 @@ over arrays instead of a step for each term. Invariant: the rows are the groups 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from podwright.core.objects.selectors import Labels, LabelSelector
 from podwright.core.state.columns import NodeTable
-from podwright.core.state.podindex.domains import Counts, Sums
+from podwright.core.state.podindex.domains import Counts
 from podwright.core.state.podindex.selector_rows import Rows, SelectorRows
 
 Bools = NDArray[np.bool_]
@@ -66,12 +66,11 @@ class GroupRows:
 class RowWeights:
     """Weights by row of the node table, which may be repeated. A `Countable` for one decision."""
 
-    __slots__ = ("_slots", "_weights", "sums")
+    __slots__ = ("_slots", "_weights")
 
     def __init__(self, slots: NDArray[np.int32], weights: Int64s) -> None:
         self._slots = slots.astype(np.intp)
         self._weights = weights
-        self.sums: dict[Hashable, Sums] = {}
 
     def per_row(self, rows: int) -> tuple[Rows | None, Counts]:
         del rows

@@ -95,24 +95,26 @@ class TermGroup:
         count = len(self.at)
         return np.fromiter(self.at.keys(), np.intp, count), np.fromiter(self.at.values(), np.int64, count)
 
+    def at_row(self, row: int) -> int:
+        return self.at.get(row, 0)
+
     def add(self, slot: int, delta: int) -> None:
+        for sums in self.sums.values():
+            sums.add(slot, delta, self)
         weight = self.at.get(slot, 0) + delta
         if weight:
             self.at[slot] = weight
         else:
             del self.at[slot]
-        for sums in self.sums.values():
-            sums.add(slot, delta)
 
 
 class CombinedGroups:
     """Many small groups with one topology key, summed together for one decision."""
 
-    __slots__ = ("_groups", "sums")
+    __slots__ = ("_groups",)
 
     def __init__(self, groups: Iterable[TermGroup]) -> None:
         self._groups = groups
-        self.sums: dict[Hashable, Sums] = {}
 
     def per_row(self, rows: int) -> tuple[Rows | None, Int64s]:
         """The slots of all groups, one entry for each group in a slot, and the sums of their weights."""

@@ -36,13 +36,13 @@ def zones():
 
 def totals(cache, **labels):
     """By topology key: the number of anti-affinity terms of placed pods that match a pod with these labels, and in each
-    domain.
+    of the first three domains.
     """
     matched = cache.pods_index.matching_terms(pending(labels=labels)).anti_required
     found = {}
     for key, sums in cache.pods_index.sums_of_groups(matched):
         total, values = found.get(key, (0, 0))
-        found[key] = total + sums.total, values + sums.values
+        found[key] = total + sums.total, values + sums.values[:3]
     return {key: (total, values.tolist()) for key, (total, values) in found.items()}
 
 
