@@ -1,5 +1,5 @@
-"""What is wrong with files and flags ends the start with an error that names it, and with exit status 1. No API server
-is asked.
+"""Errors in files and flags end the start with a message that names the file or flag, and with exit status 1. No API
+server is asked.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ DOCUMENTED = (
 )
 """The files that docs/configuration.md names, which only kube-scheduler accepts."""
 FAILS_AT_THE_START = ('"retryPeriod": "20s"', '"urlPrefix": ""', '"extenders": [\n  {}\n')
-"""What kube-scheduler accepts, but does not start with, or never reaches."""
+"""Settings that kube-scheduler accepts, but does not start with, or never reaches."""
 WITH_ARGS = {name for name, plugin in PLUGINS.items() if plugin.args_type is not None}
 COMBINED = case_count("PODWRIGHT_CONFIGURATION_CASES", 100)
 

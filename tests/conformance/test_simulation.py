@@ -44,7 +44,7 @@ def of_scheduler(raw):
 
 
 def difference(cluster, raw, expected):
-    """What the simulation says otherwise than kube-scheduler; None if they agree."""
+    """Returns the difference between the simulation's and kube-scheduler's answers; None if they agree."""
     result = simulate(cluster, Hypothesis(pods=[of_scheduler(raw)], retry_pending=False))
     (landing,), pending = result.landed or [None], [each for each in result.pending if each.cause == "added"]
     if DEALLOCATED in (expected.get("message") or ""):
@@ -69,8 +69,8 @@ def difference(cluster, raw, expected):
 
 
 def _after_deallocation(cluster, raw):
-    """What the core says about the pod in the next attempt, when the claims that are of no use to it have no devices
-    any more.
+    """Returns the core's answer about the pod in the next attempt, when the claims that are of no use to it have no
+    devices any more.
     """
     pod = parse_pod(of_scheduler(raw), keep_raw=True)
     framework, state = cluster.policy_for(pod).framework, CycleState()

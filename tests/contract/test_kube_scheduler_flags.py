@@ -16,7 +16,7 @@ from podwright.core.framework.known_gates import GROUPS, KNOWN_GATES
 
 @pytest.fixture(scope="module")
 def help_text(binaries):
-    """What `kube-scheduler --help` prints."""
+    """The output of `kube-scheduler --help`."""
     return subprocess.run(
         [binaries.path("kube-scheduler"), "--help"], capture_output=True, text=True, check=True
     ).stdout

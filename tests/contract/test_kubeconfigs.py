@@ -27,11 +27,11 @@ ENVIRON = {"PATH": os.environ["PATH"]}
 
 @dataclass(frozen=True)
 class Seen:
-    """What the servers and the plugin saw of one attempt. `request` is None if it was refused; `problem` says why."""
+    """The servers' and the plugin's records of one attempt. `request` is None if it was refused; `problem` says why."""
 
     request: Recorded | None
     told: object = None
-    """What the plugin was told, if it was run."""
+    """The plugin's input, if it was run."""
     problem: str = ""
 
 
@@ -85,7 +85,7 @@ async def by_us(folder, servers, listed, environ, monkeypatch):
 
 
 async def compare(case, kubectl, template, folder, monkeypatch):
-    """What is wrong with the case; empty if nothing is."""
+    """Returns the differences in a case; empty without any."""
     found = []
     for who in ("kubectl", "we"):
         place = folder / who

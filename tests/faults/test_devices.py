@@ -102,7 +102,7 @@ def managers(raw: Mapping[str, Any], *field: str) -> set[str]:
 
 
 def told(arena: Arena, pod: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> str:
-    """What is known of a pod's claims, for the message of a failure."""
+    """Returns the known state of a pod's claims, for the message of a failure."""
 
     def line(raw: Mapping[str, Any]) -> str:
         metadata = raw["metadata"]
@@ -197,7 +197,7 @@ def test_no_device_is_held_twice_when_the_operator_is_killed_50_times(arena: Are
 
 @dataclass(frozen=True)
 class Contest:
-    """What two schedulers want: the driver's further arguments, and what a request of ours and one of theirs says."""
+    """Two schedulers' requests: the driver's further arguments, and the content of our request and of theirs."""
 
     driver: Mapping[str, Any]
     ours: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What an attempt at a hostile pod costs: its decision is right, and its operations grow as the object does."""
+"""The cost of an attempt at a hostile pod: its decision is right, and its operations grow as the object does."""
 
 from __future__ import annotations
 

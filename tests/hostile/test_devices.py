@@ -49,7 +49,7 @@ def with_counters(*, counter_set: str = "board", counter: str = "memory", value:
 
 @dataclass
 class Case:
-    """What is bad, and what the pod that asks for it is told; an empty text: it gets its device."""
+    """The bad objects, and the message for the pod that asks for them; an empty text: it gets its device."""
 
     slices: list[Raw]
     event: str

@@ -1,5 +1,5 @@
-"""What goes wrong with groups and workloads on the real API server: the pods that it concerns wait and say why, and an
-ordinary pod is bound beside them.
+"""Errors of groups and workloads on the real API server: the pods that they concern wait and say why, and an ordinary
+pod is bound beside them.
 """
 
 from __future__ import annotations

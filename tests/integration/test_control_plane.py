@@ -27,7 +27,7 @@ from support.gangs.pod_groups import SERVING_GROUPS, WORKLOAD
 
 
 def running(pid: int) -> bool:
-    """Whether a process runs. A zombie does not."""
+    """True if a process runs. A zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

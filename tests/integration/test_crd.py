@@ -45,7 +45,7 @@ def test_the_api_server_establishes_the_crd(served):
 
 
 def explained(served: ControlPlane) -> bool:
-    """Whether kubectl finds the schema, which the API server publishes some time after it serves the kind."""
+    """True if kubectl finds the schema, which the API server publishes some time after it serves the kind."""
     try:
         return "FIELDS" in served.kubectl("explain", "schedulerpolicy.spec")
     except KubectlError:

@@ -44,7 +44,7 @@ def made(case, namespace, scheduler):
 
 
 def answering(cluster, by_name):
-    """What the extenders answer, whichever scheduler asks."""
+    """The extenders' answers, whichever scheduler asks."""
 
     def answer(path, args):
         _, verb = path.split("/")

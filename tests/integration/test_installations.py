@@ -84,7 +84,7 @@ def test_the_pod_meets_the_restricted_standard(cluster, built, name):
 
 
 def test_openshift_chooses_the_user_of_the_pod(built):
-    """What the constraint restricted-v2 demands beyond the standard `restricted`: no user, group or fsGroup that the
+    """The constraint restricted-v2 demands more than the standard `restricted`: no user, group or fsGroup that the
     manifest fixes.
     """
     deployment = one(built(OVERLAYS["openshift"]), "Deployment")

@@ -90,7 +90,7 @@ def static_pod(cluster, kubeconfig):
 
 
 def passes(probe, operator):
-    """Whether a probe of the container passes."""
+    """True if a probe of the container passes."""
     get = probe["httpGet"]
     assert (get["host"], get["port"], get["scheme"]) == ("127.0.0.1", "probe-port", "HTTPS")
     return operator.get(get["path"])[0] == 200

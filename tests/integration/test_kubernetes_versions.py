@@ -1,4 +1,4 @@
-"""What depends on the version of Kubernetes: feature gates, the API, and decisions that follow from them.
+"""Dependencies on the version of Kubernetes: feature gates, the API, and decisions that follow from them.
 
 The tests compare with the API server and the kube-scheduler of the version that the tests run on (`make test
 KUBERNETES=1.35.4`).
@@ -38,7 +38,7 @@ def test_feature_gates_have_the_defaults_of_this_version(control_plane: ControlP
 
 
 def _kept(cluster: ControlPlane, body: dict[str, Any], path: str) -> bool:
-    """Whether the API server keeps a field of an object. An object that it rejects without the field counts as not
+    """True if the API server keeps a field of an object. An object that it rejects without the field counts as not
     kept.
     """
     try:

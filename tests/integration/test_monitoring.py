@@ -54,7 +54,7 @@ def cluster(control_plane):
 
 @pytest.fixture
 def objects(cluster):
-    """What the overlay adds to manifests/base, by kind."""
+    """The objects that the overlay adds to manifests/base, by kind."""
     built = yaml.safe_load_all(cluster.kubectl("kustomize", str(OVERLAY)))
     return {(raw["kind"], raw["metadata"]["name"]): raw for raw in built if raw}
 

@@ -60,7 +60,7 @@ def shell(control_plane, secured, tmp_path):
 
 @pytest.fixture
 def installed(control_plane, empty_cluster):
-    """What the documents take for granted: the Deployment, a node, a pod, a queue, the Leases, and the right of
+    """The objects that the documents assume: the Deployment, a node, a pod, a queue, the Leases, and the right of
     Prometheus.
     """
     kit.install(control_plane)

@@ -71,7 +71,7 @@ def test_the_role_lets_nobody_write_on_pods(cluster, account):
 
 
 def allowed(cluster, verb, resource):
-    """Whether the account may do that in any namespace."""
+    """True if the account may do that in any namespace."""
     plural, _, part = resource.partition("/")
     group = "events.k8s.io" if plural == "events" else ""
     attributes = {"verb": verb, "group": group, "resource": plural, "subresource": part, "namespace": "default"}
@@ -204,6 +204,6 @@ def report(operator):
 
 
 def printed(operator):
-    """What `podwright shadow report` prints."""
+    """Returns the output of `podwright shadow report`."""
     command = [sys.executable, "-m", "podwright", "shadow", "report", f"--operator=http://127.0.0.1:{operator.port}"]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout

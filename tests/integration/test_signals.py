@@ -32,8 +32,8 @@ def authority():
 
 @pytest.fixture(scope="module")
 def measuring(control_plane, authority, tmp_path_factory):
-    """What measures nodes, as an API of the API server, which the operator may read as manifests/overlays/signals
-    says.
+    """The source of node metrics, as an API of the API server, which the operator may read by
+    manifests/overlays/signals.
     """
     kit.stay_installed(control_plane)
     for raw in yaml.safe_load_all(control_plane.kubectl("kustomize", str(OVERLAY))):

@@ -72,7 +72,7 @@ class Teams:
 
 
 def podwright(command: str, teams: Teams, *arguments: str) -> str:
-    """What the command prints about this cluster."""
+    """Returns the command's output about this cluster."""
     given = [command, *arguments, "--kubeconfig", str(teams.cluster.kubeconfig)]
     result = CliRunner().invoke(main, given, catch_exceptions=False)
     assert result.exit_code == 0, result.output

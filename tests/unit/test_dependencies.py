@@ -1,4 +1,4 @@
-"""What Podwright is built from: no version with a known hole, every package pinned, and base images by digest."""
+"""Podwright's dependencies: no version with a known hole, every package pinned, and base images by digest."""
 
 from __future__ import annotations
 

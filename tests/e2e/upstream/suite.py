@@ -40,13 +40,13 @@ class Result:
 
     @property
     def ran(self) -> bool:
-        """Whether the spec was selected. A selected spec that skips itself has a message."""
+        """True if the spec was selected. A selected spec that skips itself has a message."""
         return self.state not in {"skipped", "pending"} or bool(self.message)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether each spec that passes with kube-scheduler also passes with Podwright; without kube-scheduler, whether all
+    """Good if each spec that passes with kube-scheduler also passes with Podwright; without kube-scheduler, if all
     pass.
 
     With fewer than `minimum` required specs, which is at least 1, the verdict is not good even if all pass.

@@ -1,4 +1,4 @@
-"""What the operator's options allow policies to do, and that a policy that does more is rejected."""
+"""The operator's options bound policies: a policy that does more is rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kubectl gets from `kubectl_complete-podwright`."""
+"""The answers of `kubectl_complete-podwright` to kubectl."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the garbage collector does while modules are imported."""
+"""The garbage collector while modules are imported."""
 
 import gc
 

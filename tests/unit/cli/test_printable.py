@@ -1,5 +1,5 @@
-"""What commands print of the objects of others cannot change what a terminal shows: everything that is not printable
-has an escape sequence.
+"""Texts of others' objects in the output of commands cannot change what a terminal shows: everything that is not
+printable has an escape sequence.
 """
 
 from __future__ import annotations

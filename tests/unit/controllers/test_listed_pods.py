@@ -34,7 +34,7 @@ def event(kind, raw):
 
 
 async def listed_at(path, *answers):
-    """What Kopf's session reads at the path, and what the intake gets of it."""
+    """Returns Kopf's view of the path, and the pods that the intake gets of it."""
     taken = []
     async with served(*answers) as (url, _):
         info = await login_to(url, taken.append).session()

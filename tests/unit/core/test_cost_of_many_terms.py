@@ -1,5 +1,5 @@
-"""What a pod with many terms or constraints costs: functions called and rows computed grow in proportion to it, and not
-with its square.
+"""The cost of a pod with many terms or constraints: functions called and rows computed grow in proportion to it, and
+not with its square.
 
 Array operations are calls, too. A call may take longer on a larger cluster, but not on a larger pod.
 """

@@ -1,4 +1,4 @@
-"""What autoscalers read of waiting pods. A pod asks for a node by their rules: Cluster Autoscaler's
+"""Autoscalers' view of waiting pods. A pod asks for a node by their rules: Cluster Autoscaler's
 `cluster-autoscaler/utils/kubernetes/listers.go` at f7bb0c3623 (the condition PodScheduled is False with the reason
 Unschedulable), and Karpenter's `pkg/utils/pod/scheduling.go` at v1.14.0-20-g226646810 (`IsProvisionable`: that reason,
 no node, and no nominated node).

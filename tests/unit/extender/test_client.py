@@ -36,7 +36,7 @@ def nodes(*names):
 
 
 async def ask(answer, verb="filter", *args, ssl_context=None, context=None, url="{}", **settings):
-    """What the client returns, and the server's requests."""
+    """Returns the client's result, and the server's requests."""
     with serving(answer, ssl_context) as server:
         extender = client(url.format(server.url), context=context, **settings)
         try:

@@ -19,7 +19,7 @@ async def timers(monkeypatch):
 
 
 async def reached(seconds_of_each):
-    """What a deadline does that is set again and again. The last time decides when this returns."""
+    """Sets a deadline again and again. The last time decides when this returns."""
     found = asyncio.Event()
     deadline = LoopDeadline(found.set)
     for seconds in seconds_of_each:

@@ -1,4 +1,4 @@
-"""What the parts make of the options: feature gates, and how long pods wait."""
+"""The effects of options on the parts: feature gates, and how long pods wait."""
 
 from __future__ import annotations
 

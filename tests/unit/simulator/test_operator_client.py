@@ -1,4 +1,4 @@
-"""What a running operator answers, and what becomes of errors."""
+"""The answers of a running operator, and the handling of errors."""
 
 import asyncio
 

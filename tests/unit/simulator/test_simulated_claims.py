@@ -1,4 +1,4 @@
-"""What becomes of ResourceClaims in a simulation: those of pods that leave, that come, and that several pods share."""
+"""ResourceClaims in a simulation: of pods that leave, that come, and that several pods share."""
 
 import pytest
 
@@ -25,7 +25,7 @@ from support.simulator.kit import copy_of, item, loaded, pod
 
 
 def everything(cluster):
-    """What a trial may change, with the devices that count as used."""
+    """The state that a trial may change, with the devices that count as used."""
     usage = cluster.cache.devices.claims.usage
     devices = [(DRIVER, f"n{node}", f"g{gpu}") for node in (1, 2, 3) for gpu in (0, 1)]
     return copy_of(cluster), dict(cluster.claim_templates), [usage.state_of(each) for each in devices], len(usage)

@@ -1,4 +1,4 @@
-"""What simulations say, and that they leave the cluster as it was."""
+"""The results of simulations, and that they leave the cluster as it was."""
 
 import random
 

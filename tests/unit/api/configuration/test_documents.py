@@ -1,4 +1,4 @@
-"""What may stand in a configuration file before its fields are looked at."""
+"""The syntax of a configuration file, before its fields are looked at."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""`podwright convert-manifest`: every static pod of kube-scheduler, and what is none."""
+"""`podwright convert-manifest`: every static pod of kube-scheduler, and other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `podwright run` imports, and when. Each case runs in a separate process."""
+"""The imports of `podwright run`, and their times. Each case runs in a separate process."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ LATER = {
     *("podwright.controllers", "podwright.extender.server", "podwright.policies", "podwright.simulator"),
     *("podwright.api.crd", "podwright.sandbox", "podwright.testing", "requests", "tenacity", "urllib3"),
 }
-"""What the first decision does not need, and what takes long to import."""
+"""Modules that the first decision does not need, and that take long to import."""
 START = """
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What evaluations cost: one answer for a node alone and for all nodes, and a bound over all nodes together."""
+"""The cost of evaluations: one answer for a node alone and for all nodes, and a bound over all nodes together."""
 
 from __future__ import annotations
 

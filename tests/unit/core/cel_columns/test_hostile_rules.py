@@ -1,4 +1,4 @@
-"""What rules of hostile teams cost: time between pauses, memory, and errors instead of crashes. Operations are counted,
+"""The cost of hostile teams' rules: time between pauses, memory, and errors instead of crashes. Operations are counted,
 not timed.
 """
 

@@ -1,4 +1,4 @@
-"""What is kept of the results of rules is bounded, and goes when it is not used any more."""
+"""Cached results of rules are bounded, and dropped when they are not used any more."""
 
 from __future__ import annotations
 

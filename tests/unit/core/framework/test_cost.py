@@ -100,7 +100,7 @@ def test_the_parts_of_a_pod_add_up_and_the_largest_is_named():
 
 
 def group(count, terms, *, alike=False, **options):
-    """Whether the group of that many members is costly. Each has that many pod affinity terms."""
+    """True if the group of that many members is costly. Each has that many pod affinity terms."""
     members = (
         parse_pod(make_pod(f"m-{n}", spec=_terms(0 if alike else n, terms), labels={"index": str(n)}, **options))
         for n in range(count)

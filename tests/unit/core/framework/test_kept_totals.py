@@ -221,7 +221,7 @@ def test_of_many_that_are_the_greatest_each_gets_its_turn(monkeypatch):
 
 
 def test_pods_that_all_differ_displace_no_totals(monkeypatch):
-    """What has been asked for once is only remembered for a while."""
+    """A total that was asked for once is only remembered for a while."""
     monkeypatch.setattr(kept_totals, "MAX_TOTALS", 8)
     known, asked = KeptTotals(), [[(np.zeros(3, np.int16), weight)] for weight in range(1, 40)]
     template = asked.pop()

@@ -1,4 +1,4 @@
-"""What the bounds of capacity promise to those that wait meanwhile."""
+"""The promises of the bounds of capacity to those that wait meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning and preemption cost for a gang, counted: pods removed from the cache, members scheduled, units
+"""The cost of planning and preemption for a gang, counted: pods removed from the cache, members scheduled, units
 checked.
 """
 

@@ -131,7 +131,7 @@ class TestVictims:
 
 
 def test_a_gang_takes_from_another_department_what_its_own_cannot_give():
-    """What is taken in the gang's own department makes what is taken outside of it lawful."""
+    """Only because the gang also takes from its own department may it take from another one."""
     queues = [queue("x"), queue("y"), *(queue(f"{d}{t}", d) for d in "xy" for t in "12")]
     cluster = QueuedCluster([16], queues)
     for team, count in {"x1": 6, "y1": 5, "y2": 5}.items():

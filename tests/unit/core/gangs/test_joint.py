@@ -281,7 +281,7 @@ class TestProofs:
 
 
 def some_order_fits(cluster: FullCluster) -> bool:
-    """Whether all members can be placed one after the other in any order on any nodes."""
+    """True if all members can be placed one after the other in any order on any nodes."""
     table = cluster.cache.table
     slots = [cluster.cache.nodes[name].slot for name in cluster.cache.nodes]
 

@@ -1,4 +1,4 @@
-"""Gangs in the domains of all levels of a topology: which domain is taken, and what is said if there is none."""
+"""Gangs in the domains of all levels of a topology: the chosen domain, and the message without one."""
 
 from __future__ import annotations
 

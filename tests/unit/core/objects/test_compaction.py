@@ -144,7 +144,7 @@ def test_a_structure_is_compacted_as_long_as_it_lives():
 
 
 class Parsed:
-    """What an interner keeps."""
+    """An object in an interner."""
 
 
 def test_an_interner_keeps_no_memory_of_objects_that_are_gone():

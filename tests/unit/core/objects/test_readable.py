@@ -1,4 +1,4 @@
-"""What can be read of an assigned pod and of a node counts, and each part that cannot is named."""
+"""The readable parts of an assigned pod and of a node count, and each unreadable part is named."""
 
 from unittest import mock
 

@@ -1,4 +1,4 @@
-"""What a misspelt name was probably meant to be."""
+"""Guesses at the intended name of a misspelt one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether anything has a lower priority is known without a look at each pod and each group."""
+"""Finding out if anything has a lower priority takes no look at each pod and each group."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ class TestMaximumRuntime:
         assert cluster.victims(cluster.waits("other", "y")) == ["one"]
 
     def test_a_queue_above_its_share_takes_nothing(self):
-        """What it took would be taken back at once."""
+        """The others would take its gains back at once."""
         cluster = QueuedCluster([2], [queue("a"), queue("b", max_runtime=600.0)])
         cluster.runs("a1", "a", "n0")
         cluster.runs("b1", "b", "n0", since=900)

@@ -1,4 +1,4 @@
-"""What a pod or gang of a queue is told when nobody, or not enough, may be evicted for it."""
+"""The message for a pod or gang of a queue when nobody, or not enough, may be evicted for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What queues of teams cost a decision, in calls, which do not vary between runs."""
+"""The cost of queues of teams for a decision, in calls, which do not vary between runs."""
 
 import pytest
 from benchmarks.core.decisions import plain

@@ -1,4 +1,4 @@
-"""What queues have used over time: averages with a half-life, hours, and the turns that follow from them."""
+"""The usage of queues over time: averages with a half-life, hours, and the turns that follow from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change costs does not grow with the cluster: counted in calls of Python functions."""
+"""The cost of a change does not grow with the cluster: counted in calls of Python functions."""
 
 from __future__ import annotations
 

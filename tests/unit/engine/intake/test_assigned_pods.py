@@ -47,7 +47,7 @@ def rig_with(plugin):
 
 
 def recorded(rig, change):
-    """Whether the update of the assigned pod is recorded for a pod in flight."""
+    """True if the update of the assigned pod is recorded for a pod in flight."""
     rig.pod("in-flight")
     queued = rig.engine.queue.pop()
     rig.engine.assigned.put(change)

@@ -1,4 +1,4 @@
-"""What sources of signals say waits for the end of a quiet time, as what watches bring does."""
+"""Answers of signal sources wait for the end of a quiet time, as watch events do."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ async def test_what_only_depends_on_a_node_is_checked_again_if_the_node_has_chan
 
 
 class TestKindsOfPods:
-    """What makes one attempt long makes the next ones long, too: the loop tries it once, and not for each pod."""
+    """The cause of one long attempt makes the next ones long, too: the loop tries it once, and not for each pod."""
 
     @pytest.fixture
     def rig(self, monkeypatch):

@@ -1,4 +1,4 @@
-"""What uses plugin files that change: policies, attempts that are paused, Bindings that have begun."""
+"""The users of plugin files that change: policies, attempts that are paused, Bindings that have begun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy has made is freed as soon as another generation has replaced it: under constant load, no garbage
+"""A policy's objects are freed as soon as another generation has replaced it: under constant load, no garbage
 collection looks for cycles among old objects.
 """
 

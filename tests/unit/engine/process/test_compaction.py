@@ -1,4 +1,4 @@
-"""What is kept of objects that are gone is freed regularly, also while the loop is busy."""
+"""Memory of deleted objects is freed regularly, also while the loop is busy."""
 
 from __future__ import annotations
 

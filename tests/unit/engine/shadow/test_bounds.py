@@ -1,4 +1,4 @@
-"""What policies in shadow mode may cost: bounded lists, a share of the time, and memory that comes back."""
+"""The costs of policies in shadow mode: bounded lists, a share of the time, and memory that is freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fills a node: the largest pods, of the namespaces that may be seen."""
+"""The contents of a node: the largest pods, of the namespaces that may be seen."""
 
 import orjson
 

@@ -24,7 +24,7 @@ VALUES = st.recursive(
 
 
 def walked(text):
-    """What the text holds, read member by member and item by item."""
+    """Returns the text's value, read member by member and item by item."""
     if text.next == "{":
         return {key: walked(text) for key in text.members(100, "fields")}
     return list(text.items()) if text.next == "[" else text.value()

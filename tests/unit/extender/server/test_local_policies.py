@@ -1,4 +1,4 @@
-"""What LocalSchedulerPolicies add has a time budget in the extender, too."""
+"""The additions of LocalSchedulerPolicies have a time budget in the extender, too."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rig(monkeypatch):
 
 
 def decide(rig, name):
-    """What kube-scheduler asks about a pod in turn. Returns the positions that are kept, and their scores."""
+    """Asks about a pod as kube-scheduler does. Returns the positions that are kept, and their scores."""
     asking = parse_pod(ours(name, namespace="team-a"))
     kept = rig.verdicts.filter(asking, "", NAMES).kept
     return kept.tolist(), rig.verdicts.prioritize(asking, "", [NAMES[at] for at in kept]).tolist()

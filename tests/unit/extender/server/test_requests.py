@@ -1,4 +1,4 @@
-"""What requests ask: both forms of each, the bounds, and how much is kept."""
+"""The parsed requests: both forms of each, the bounds, and how much is kept."""
 
 import orjson
 import pytest

@@ -36,7 +36,7 @@ def http_through(proxy, server, certificates=None):
 
 
 async def requests_of(http, servers):
-    """What the servers recorded of two short requests and a watch."""
+    """Returns the servers' records of two short requests and a watch."""
     for _ in range(2):
         assert await http.call("GET", "/probe") == {}
     async with http.stream("/probe", {}) as response:

@@ -42,7 +42,7 @@ class Watching:
         self.started: dict[str, str] = {}
         self.starts = 0
         self.answers = True
-        """Whether lists are answered."""
+        """True if lists are answered."""
 
         def start(name, reflector):
             self.started[name] = reflector.resource.version

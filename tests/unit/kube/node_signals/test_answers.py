@@ -1,4 +1,4 @@
-"""What entries of answers say about nodes, and which make no sense."""
+"""Entries of answers about nodes, valid and malformed."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Files:
         return content
 
     async def change(self, *entries):
-        """What is wrong after the file has become this."""
+        """Returns the problem after the file has become this."""
         self.write(*entries)
         await self.poll()
         return self.feeds.problem()

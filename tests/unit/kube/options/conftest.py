@@ -1,4 +1,4 @@
-"""What tests of options share."""
+"""Fixtures for tests of options."""
 
 import logging
 

@@ -177,7 +177,7 @@ def gathered(it, at=2000.0, nodes=("n0", "n0", "n1"), until=2600.0):
 
 @pytest.fixture
 def holds(monkeypatch):
-    """What gangs hold, by the name of the reservation."""
+    """The room that gangs hold, by the name of the reservation."""
     found = {}
     monkeypatch.setattr(Gathering, "held", lambda _self: found)
     return found

@@ -160,7 +160,7 @@ async def test_a_server_that_ends_lists_at_half_delays_the_start_and_no_object_i
 
 
 async def test_a_server_that_pages_slowly_delays_the_start_and_is_not_asked_for_a_page_twice():
-    """What was listed is known meanwhile. Only a page that did not arrive is asked for again."""
+    """Listed objects are known meanwhile. Only a page that did not arrive is asked for again."""
     gates = [asyncio.Event() for _ in range(3)]
 
     def slowly(gate, answer):

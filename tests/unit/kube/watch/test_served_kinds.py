@@ -81,7 +81,7 @@ def show(kind, raw):
 
 
 def in_group(rig, **fields):
-    """Whether a pod with these fields is a member of a group."""
+    """True if a pod with these fields is a member of a group."""
     return rig.engine.cache.groups.is_member(parse_pod(ours("p", **fields)))
 
 

@@ -1,4 +1,4 @@
-"""What the search of changes must hold: nothing is left behind, it is bounded, and the pods' own objects are not
+"""Invariants of the search of changes: nothing is left behind, it is bounded, and the pods' own objects are not
 changed.
 """
 

@@ -1,4 +1,4 @@
-"""What would help a pod that lacks devices: each change is proved on a copy of the cluster."""
+"""Changes that would help a pod that lacks devices: each is proved on a copy of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an explanation says of queues, besides the causes and changes of `queue_situations`."""
+"""Explanations of queues, besides the causes and changes of `queue_situations`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What becomes of ResourceClaims in a replay: pods that come, leave, are preempted, or lose their nodes."""
+"""ResourceClaims in a replay, of pods that come, leave, are preempted, or lose their nodes."""
 
 from podwright.core.objects.pod import parse_pod
 from podwright.simulator.replay.run import BUILT_IN, ReplayCandidate, replay

@@ -1,4 +1,4 @@
-"""What a replay says of queues of teams: each figure by hand, on streams of a few pods."""
+"""A replay's figures of queues of teams, each computed by hand, on streams of a few pods."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What replays measure: each figure by hand, on streams of a few pods."""
+"""A replay's figures, each computed by hand, on streams of a few pods."""
 
 import pytest
 

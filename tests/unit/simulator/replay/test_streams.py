@@ -1,4 +1,4 @@
-"""What streams say, read from recordings and from lists of tasks, and what errors say about them."""
+"""Streams, read from recordings and from lists of tasks, and messages about errors in them."""
 
 import gzip
 import json

@@ -42,7 +42,7 @@ def place(world: World, name: str, node: str) -> None:
 
 
 def decide(plugin, world: World, pod) -> tuple[list[bool], list[int]]:
-    """What the plugin says of all nodes, as in a decision: bool[nodes] and int64[nodes]."""
+    """Returns the plugin's answers about all nodes, as in a decision: bool[nodes] and int64[nodes]."""
     state = CycleState()
     plugin.pre_filter(state, pod)
     passing = plugin.filter_all(state, pod, world.cache.table)

@@ -1,4 +1,4 @@
-"""What was placed since the last sample: which pods count, for how long, and that nothing is counted twice."""
+"""Pods placed since the last sample: which ones count, for how long, and that nothing is counted twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs over time: they grow, shrink, lose members, and are made anew by their controllers."""
+"""Gangs over time: they grow, shrink, lose members, and are recreated by their controllers."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class TestWaiting:
 
 
 class TestSteps:
-    """What is done for each member of a large gang is a step of its own, between which others have their turns."""
+    """The work for each member of a large gang is a step of its own, between which others have their turn."""
 
     MEMBERS = 6
 

@@ -11,7 +11,7 @@ from podwright.engine.outcomes.binding.concurrency import FEW, PROBE_SECONDS, Co
 from podwright.engine.outcomes.binding.limiter import PROMPT_LIMIT, TOTAL_LIMIT
 
 RATE = 940.0
-"""What an API server on the machine of the benchmarks binds in a second."""
+"""Bindings per second of an API server on the benchmarks' machine."""
 
 
 class Server:

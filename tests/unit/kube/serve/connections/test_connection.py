@@ -1,4 +1,4 @@
-"""What a connection passes on to its HTTP protocol."""
+"""The data that a connection passes on to its HTTP protocol."""
 
 from __future__ import annotations
 

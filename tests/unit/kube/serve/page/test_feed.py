@@ -1,4 +1,4 @@
-"""What viewers get, how often the scheduler is asked, and what becomes of viewers who do not read."""
+"""The viewers' messages, the questions to the scheduler, and the end of viewers who do not read."""
 
 import asyncio
 import json
