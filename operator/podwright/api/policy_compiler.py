@@ -116,8 +116,8 @@ class PolicyCompiler:
     ) -> CompiledPolicy:
         """The same generation compiled for other plugin classes, beside the one that decides.
 
-        `fresh`: what this returned for others: for the built-in policies first, and for a base before the local
-        policies that it bounds. `source_of`: the source of a local policy. Raises what `accept` raises.
+        `fresh`: earlier results of this method. Call it for the built-in policies first, and for a base before the
+        local policies that it bounds. `source_of`: the source of a local policy. Raises what `accept` raises.
         """
         if policy in self.built_in.values():
             found = self.settings.built_in(classes, self._features)

@@ -1,4 +1,4 @@
-"""Volcano's Queue, `scheduling.volcano.sh/v1beta1`: what it means for the core, and the status that its users read.
+"""Volcano's Queue, `scheduling.volcano.sh/v1beta1`: its translation for the core, and the status that its users read.
 
 `deserved` is what the queue gets first, and `guarantee` the part of it that it does not lend. `capability` is its
 limit. The weight counts for CPU, memory and the resources that the queue names. Queues without a parent are below

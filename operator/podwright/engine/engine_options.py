@@ -21,7 +21,7 @@ ATTEMPTS_AT_EXTENDERS: Final = 32
 class EngineOptions:
     """`policies`: the built-in policy, and what other policies may do; `waits`: backoffs and the maximum wait of
     rejected pods; `bindings_at_once`: how many prompt Bindings may be in progress; `attempts_at_extenders`: how many
-    attempts may be out at an extender that has no limit of its own; `instance`: what this process is called;
+    attempts may be out at an extender that has no limit of its own; `instance`: the name of this process;
     `plugin_budget`: how many seconds a third-party plugin may take for a pod; `disabled_plugins`: by name, why plugins
     are off from the start; `gather_after`: after how many seconds queues that do not say it gather room for gangs, 0
     for never.

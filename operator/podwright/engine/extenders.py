@@ -1,4 +1,4 @@
-"""Which extenders a pod is sent to: those of its policy that are interested in it. Each call is measured.
+"""Chooses a pod's extenders: the ones of its policy that are interested in it. Each call is measured.
 
 Source: `IsInterested` in kube-scheduler's extender.go.
 """

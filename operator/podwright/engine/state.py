@@ -57,7 +57,7 @@ class OpenBindingCycles(Protocol):
         """Stops a cycle. False without a cycle, or if its Binding was posted already."""
 
     def allow(self, uids: Iterable[str], plugin: str) -> None:
-        """Lets those of the pods go on that wait for this Permit plugin."""
+        """Lets the pods among these that wait for this Permit plugin go on."""
 
     def pod_left(self, uid: str) -> bool:
         """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it

@@ -53,7 +53,7 @@ def _number(text: str) -> int | float | None:
 
 
 class _GoValues:
-    """Which values Go's library sees in words without quotes: no dates, no base 60, and `y` and `n` are booleans."""
+    """Reads words without quotes as Go's library does: no dates, no base 60, and `y` and `n` are booleans."""
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
         if kind is not yaml.ScalarNode or not implicit[0]:

@@ -1,8 +1,8 @@
-"""Which extenders exist, and what they change about a profile.
+"""The extenders, and their changes to a profile.
 
-Only the operator's options define extenders. Those of the KubeSchedulerConfiguration of `--config` are for all of its
-profiles, and are named by their URLs. The file of `--extenders` gives them names. A SchedulerPolicy only names those to
-use. How they are called: see podwright/extender/client.py.
+Only the operator's options define extenders. The extenders in the KubeSchedulerConfiguration of `--config` are for all
+of its profiles, and are named by their URLs. The file of `--extenders` gives them names. A SchedulerPolicy only names
+those to use. How they are called: see podwright/extender/client.py.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Failures:
         self._preemptions = preemptions
         self._member_events = _EventBudget(state.clock)
         self.follow_ups = FollowUps()
-        """Also those of the binding cycles."""
+        """The follow-ups of failed attempts and of binding cycles."""
 
     def reject(self, queued: QueuedPod, decision: Rejection, framework: Framework, seconds: float) -> None:
         """Rejects a pod for which no node was feasible. `seconds`, here and below: how long the attempt took."""

@@ -123,8 +123,8 @@ def load(
     in_tree: Mapping[str, type[Plugin]] = PLUGINS,
     skip: Callable[[Texts], Collection[Path]] = lambda _texts: (),
 ) -> LoadedPlugins:
-    """As `load_plugins`, with the sources of the classes. `skip`: called before the files are loaded; returns those
-    that must not be loaded.
+    """As `load_plugins`, with the sources of the classes. `skip`: called before the files are loaded; returns the files
+    not to load.
     """
     found: list[Found] = []
     problems: list[str] = []

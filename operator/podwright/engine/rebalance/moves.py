@@ -330,7 +330,7 @@ class Moves:
         return None if taken or (place is not None and self._has_room(place)) else "lost"
 
     def _has_room(self, place: Reservation) -> bool:
-        """False once other pods have the room, those of other schedulers, too, or the node takes no pods any more."""
+        """False once other pods, of any scheduler, have the room, or the node takes no more pods."""
         info, replaced = self._cache.present(place.slots[0].node), place.replaced
         assert replaced is not None, "not the room of a gang"
         return (

@@ -60,8 +60,8 @@ def annotations_of(
 
 
 def decision_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the decision in this pod's annotation; empty without one, or if it is a copy of another pod's. Never
-    raises, whatever the object contains.
+    """Returns the decision in this pod's annotation; empty if it is missing or copied from another pod. Never raises,
+    whatever the object contains.
     """
     try:
         metadata = raw["metadata"]

@@ -242,7 +242,9 @@ class LocalBudgets:
         account.spent, account.decisions = 0.0, 0
 
     def _end_window(self, now: float) -> None:
-        """Ends a window. If local policies took more than their share, those that took most are over their budget."""
+        """Ends a window. If local policies took more than their share, the policies that took most are over their
+        budget.
+        """
         seconds, self._window_began = now - self._window_began, now
         used = [account for account in self._accounts.values() if account.in_window or account.spent]
         for account in used:

@@ -383,7 +383,7 @@ class Metrics(PluginEvaluations):
         return {(at, labels): each for at, family in enumerate(self._counting) for labels, each in family.numbers()}
 
     def numbers_since(self, before: Numbers) -> Numbers:
-        """How much `numbers` have grown, without those that have not."""
+        """Returns the growth of `numbers`, without unchanged ones."""
         now = self.numbers()
         return {
             key: [new - old for new, old in zip(each, before.get(key, (0,) * len(each)), strict=True)]

@@ -97,8 +97,8 @@ def waiting_again(pod: PodInfo) -> PodInfo:
 def on_former_state(
     framework: Framework, cache: Cache, pod: PodInfo, theirs: str, later: Iterable[str] = ()
 ) -> ShadowComparison:
-    """Compares the policy's decision with the node `theirs`, on the state before this pod, and the pods `later` (uids),
-    were on nodes.
+    """Compares the policy's decision with the node `theirs`, on the state before this pod and the pods `later` (uids)
+    were placed.
     """
     with CacheTransaction(cache) as transaction:
         placed = ((uid, cache.placement(uid)) for uid in (pod.uid, *later))

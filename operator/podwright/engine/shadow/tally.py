@@ -107,7 +107,7 @@ class AgreementStats:
             del self.groups[next(iter(self.groups))]
 
     def counts(self) -> Mapping[str, int]:
-        """All outcomes by their names, those that never were too."""
+        """All outcomes by their names, also the ones that never occurred."""
         return {outcome.value: self.outcomes[outcome] for outcome in ComparisonOutcome}
 
 

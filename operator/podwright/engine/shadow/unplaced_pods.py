@@ -1,5 +1,5 @@
-"""Pods that wait: whether the policies would place those that the other scheduler cannot place; and of those whose
-volumes or devices the other scheduler will bind together with them, what the policies would do, before these tell its
+"""Compares pods that wait. Would the policies place a pod that the other scheduler cannot place? If that scheduler
+binds volumes or devices together with a pod, the policies decide early, before the volumes and devices reveal its
 choice.
 """
 
@@ -80,9 +80,7 @@ class UnplacedPods:
             self._count(watched, tally, answer)
 
     def _count(self, watched: WatchedPod, tally: AgreementStats, found: ShadowComparison) -> None:
-        """Counts what the policy says about a pod that the other scheduler cannot place, if it is not what it said
-        before.
-        """
+        """Counts the policy's answer about a pod that the other scheduler cannot place, if the answer has changed."""
         seen = watched.seen
         fits = found.outcome is ComparisonOutcome.PLACEABLE
         if found.outcome is not ComparisonOutcome.FAILED and seen.fits.get(tally.number) is fits:

@@ -1,7 +1,7 @@
 """The nodes as rows of plain values, all of them or those that have changed since the last time.
 
-A row is a node's slot in the node table with what rarely changes: name, zone, rack, flags and what it can allocate.
-What its pods request is apart, because it changes all the time. What is given out refers to no node and no column.
+A row is a node's slot in the node table with what rarely changes: name, zone, rack, flags and what it can allocate. Its
+pods' requests are separate, because they change all the time. Rows refer to no node and no column.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _resources(cache: Cache) -> Steps[tuple[str, ...]]:
 
 
 def _read(cache: Cache, reading: _Reading, nodes: Sequence[int], usage: Sequence[int]) -> Steps[None]:
-    """Reads the slots of `nodes` with what their pods request, then only that of the slots in `usage`."""
+    """Reads the slots of `nodes` with their pods' requests, then only the requests of the slots in `usage`."""
     for start in range(0, len(nodes), NODES_A_STEP):
         for slot in nodes[start : start + NODES_A_STEP]:
             _read_node(cache, reading, slot)

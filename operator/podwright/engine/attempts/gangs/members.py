@@ -1,4 +1,4 @@
-"""Which members of a pod group an attempt takes together, and when.
+"""Chooses the members of a pod group that an attempt takes together, and the time.
 
 A group backs off as one: a new member waits with the others instead of starting an attempt, unless the group was too
 small without it. Where members may be scheduled alone (a basic group, or a gang without parts that needs at most one

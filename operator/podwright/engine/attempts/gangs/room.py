@@ -31,8 +31,8 @@ REMEMBERED: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The bounds of these members, as long as neither nodes change nor, if they are crowded, nominations to them.
-    `version`: of both.
+    """The bounds of these members, valid until nodes change or, on crowded nodes, their nominations. `version`: of
+    both.
     """
 
     framework: Framework
