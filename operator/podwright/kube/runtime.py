@@ -78,7 +78,7 @@ FLUSH_SECONDS: Final = 3.0
 FLUSH_SHARE: Final = 0.5
 """The most that is kept of a short grace period."""
 STATUS_SECONDS: Final = 0.5
-"""For so long the last statuses may delay the next leader, which finds out the same about those pods."""
+"""How long the last statuses may delay the next leader, which finds out the same about their pods."""
 
 
 def binding_seconds(grace: float) -> float:

@@ -227,7 +227,7 @@ def _helps(transaction: CacheTransaction, framework: Framework, pod: PodInfo, ro
 
 
 def _lasting(verdicts: Verdicts) -> bool:
-    """True if all nodes reject the pod, by what they are and not by what runs on them now."""
+    """True if all nodes reject the pod because of their properties and not because of the pods on them."""
     statuses = verdicts.diagnosis.statuses().values()
     return bool(statuses) and all(
         each.plugin in _LASTING and each.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE for each in statuses

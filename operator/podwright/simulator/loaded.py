@@ -128,7 +128,7 @@ class LoadedCluster:
     clock: Clock
     policies: ActivePolicies
     queue_names: QueueNames
-    """Which object is the queue of a name."""
+    """The object that is the queue of a name."""
     made_groups: MadeGroups
     """The groups that WorkloadGroupings make."""
     missing: Mapping[str, str]
@@ -201,8 +201,9 @@ class LoadedCluster:
 
     @property
     def missing_notes(self) -> Sequence[str]:
-        """Which kinds count as empty, for each reason why they could not be read. A kind that the API server does not
-        serve is not mentioned, because there can be no objects of it, nor are queues that would not count, nor Kueue's.
+        """The kinds that count as empty, for each reason why they could not be read. A kind that the API server does
+        not serve is not mentioned, because there can be no objects of it, nor are queues that would not count, nor
+        Kueue's.
         """
         by_reason: dict[str, list[str]] = {}
         others = {each.key for each in QUEUE_KINDS if each.scheduler_name and not self.queue_names.counts(each)}

@@ -53,8 +53,8 @@ class MadeGroups:
         return problems
 
     def take_owners(self, objects: Iterable[Raw], missing: Mapping[str, str]) -> set[str]:
-        """Takes those that groupings name, and all pods. `missing`: the kinds that could not be read, with the reason.
-        Returns the kinds that count.
+        """Takes the objects that groupings name, and all pods. `missing`: the kinds that could not be read, with the
+        reason. Returns the kinds that count.
         """
         for kind in self.owners.read:
             why = missing.get(kind[1])

@@ -270,7 +270,7 @@ def totals(cluster: LoadedCluster) -> Totals:
 
 
 _NodeUsage = Mapping[str, tuple[int, Mapping[str, int], Mapping[str, int]]]
-"""By node: the number of its pods, what they request, and what the node offers."""
+"""By node: the number of its pods, their requests, and the node's offer."""
 
 
 def node_usage(cluster: LoadedCluster) -> _NodeUsage:

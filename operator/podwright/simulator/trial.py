@@ -265,7 +265,7 @@ class Trial:
         return free_claims(self.cluster, self, pods)
 
     def follow_up(self, follow_ups: Sequence[FollowUp]) -> Sequence[Change]:
-        """Does to claims what plugins want after a rejection. Returns what happened to them."""
+        """Applies the plugins' changes of claims after a rejection. Returns the changes."""
         return take_back(self.cluster, self, follow_ups)
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:

@@ -173,7 +173,7 @@ def wait_until(condition: Callable[[], bool], timeout: float, expected: str) -> 
     """Polls until `condition()` holds. Raises TimeoutError, naming what was `expected`.
 
     `timeout`: seconds of pauses. The time that the condition takes does not count, so that a busy machine gets longer.
-    Pauses are longer after a condition that takes long, so that polling leaves most of the time to what it waits for.
+    Pauses are longer after a condition that takes long, so that polling leaves most of the CPU to the awaited work.
     """
     waiter, left = threading.Event(), timeout * processes.patience
     while True:

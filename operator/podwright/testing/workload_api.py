@@ -1,4 +1,5 @@
-"""Which versions of Kubernetes have PodGroups, and how a control plane serves them: `ControlPlane(**api.options)`.
+"""The versions of Kubernetes with PodGroups, and the options with which a control plane serves them:
+`ControlPlane(**api.options)`.
 
 They are off by default. Sources: `kube_features.go` of each release, and the published `k8s.io/api`.
 """

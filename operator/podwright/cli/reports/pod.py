@@ -191,7 +191,7 @@ def _outcome(answer: Answer) -> Iterator[str]:
 
 
 def _devices(answer: Answer) -> Iterator[str]:
-    """Which devices the pod's claims would get."""
+    """The devices that the pod's claims would get."""
     allocation = answer.get("allocation")
     if allocation is None:
         return

@@ -90,7 +90,7 @@ class ExtenderVerdicts:
         return policy
 
     def _deciding(self, pod: PodInfo, policy_name: str) -> Framework:
-        """That of the policy which decides. The time of a local policy counts from now on.
+        """The framework of the policy that decides. The time of a local policy counts from now on.
 
         Its pods can wait in no lane here, because kube-scheduler decides when it asks.
         """
@@ -100,7 +100,7 @@ class ExtenderVerdicts:
         return policy.framework
 
     def filter(self, pod: PodInfo, policy_name: str, names: Sequence[str]) -> FilterVerdict:
-        """Which of these nodes pass the policy's filters."""
+        """The nodes among these that pass the policy's filters."""
         self._decided = None
         framework, table = self._deciding(pod, policy_name), self._cache.table
         self._decided = pod

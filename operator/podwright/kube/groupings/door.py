@@ -28,7 +28,7 @@ class GroupingDoor(CheckedDoor):
     refused = "GroupingNotAccepted"
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
-        """`options`: those of CheckedDoor."""
+        """`options`: see CheckedDoor."""
         super().__init__(http, engine, **options)
         self._workloads = engine.workloads
         self._specs: dict[str, object] = {}

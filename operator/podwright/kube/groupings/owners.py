@@ -63,7 +63,7 @@ class OwnerKinds:
                 log.info("cannot find out which owners of pods can be read: %s", error)
 
     async def refresh(self) -> None:
-        """Begins and ends watches so that they are those of the kinds to read. Raises ClusterError."""
+        """Begins and ends watches to match the kinds to read. Raises ClusterError."""
         wanted = self._engine.workloads.read
         for kind, door in [*self._doors.items()]:
             if wanted.get(kind) != door.versions:
@@ -103,7 +103,7 @@ class OwnerDoor(Door):
     """The door of one kind of owners."""
 
     def __init__(self, kind: Kind, versions: Sequence[str], served: Sequence[Resource], engine: Engine) -> None:
-        """`versions`: those that groupings name; `served`: what the API server has of them."""
+        """`versions`: named by groupings; `served`: the ones that the API server has."""
         self.name = f"{served[0].plural}.{kind[0]}".rstrip(".")
         self.kind = f"owners:{self.name}"
         self.about = f"owners of pods, {self.name},"

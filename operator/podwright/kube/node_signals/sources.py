@@ -124,7 +124,7 @@ class MetricsApiSource:
         self._http = http
 
     async def close(self) -> None:
-        """The connections are those of the API client."""
+        """Uses the connections of the API client."""
 
     @asynccontextmanager
     async def answer(self) -> AsyncIterator[AsyncIterator[bytes]]:

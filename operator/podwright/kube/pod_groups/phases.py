@@ -62,7 +62,7 @@ _COUNTED: Final = (PLUGINS_API, VOLCANO_API, GROVE_API)
 
 @dataclass(frozen=True, slots=True)
 class MemberCounts:
-    """Numbers of a group's members: all, those with a node, and of the latter those in each phase."""
+    """Numbers of a group's members: all, with a node, and of the latter in each phase."""
 
     total: int
     scheduled: int
@@ -214,7 +214,7 @@ class PodGroupPhases:
                 self._put(uid, replace(member, group=self._of(member.named)))
 
     def _of(self, named: Sequence[str]) -> str:
-        """The group that counts of those that a pod names."""
+        """The one of the groups that a pod names that counts."""
         return self._engine.cache.groups.counting(named) or next(iter(named), "")
 
     def gone(self, uid: str) -> None:

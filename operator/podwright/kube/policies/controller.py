@@ -251,9 +251,7 @@ class PolicyController:
             await self.relist(at_once=True)
 
     def _is_newer(self, raw: Raw) -> bool:
-        """True if a listed policy differs from what was applied, and from what waits to be applied, and is not
-        older.
-        """
+        """True if a listed policy differs from the applied version and from the waiting one, and is not older."""
         _, uid, generation = identity_of(raw)
         key = self._kind.key_of(raw)
         waiting, known = self._waiting.get(key), self._applied.get(key)

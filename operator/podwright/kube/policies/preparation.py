@@ -34,7 +34,7 @@ def is_prepared(raw: Raw, signals: Signals) -> bool:
 
 
 async def prepare(raw: Raw, signals: Signals, pause_factor: float) -> None:
-    """Compiles what is not compiled yet. After each expression it waits for `pause_factor` times what that took."""
+    """Compiles the rest. After each expression it waits for `pause_factor` times as long as that took."""
     found = []
     for text, score in list(uncompiled(raw.get("spec"), signals)):
         outcome, seconds = await asyncio.get_running_loop().run_in_executor(_worker, _compile, text, score, signals)

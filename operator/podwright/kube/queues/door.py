@@ -34,7 +34,7 @@ class QueueDoor(CheckedDoor):
     refused = "QueueNotAccepted"
 
     def __init__(self, http: Http, kind: QueueKind, engine: Engine, names: QueueNames, **options: Any) -> None:
-        """`options`: those of CheckedDoor."""
+        """`options`: see CheckedDoor."""
         self.resource = kind.resource
         super().__init__(http, engine, **options)
         self.kind = kind.key
@@ -129,7 +129,7 @@ class QueueDoor(CheckedDoor):
 
 def queue_doors(http: Http, engine: Engine, *, shadow_only: bool = False, **options: Any) -> list[QueueDoor]:
     """One for each API. `shadow_only`: the queues of KAI and Volcano count for the policies that look at their pods.
-    `options`: those of CheckedDoor.
+    `options`: see CheckedDoor.
     """
     policies = engine.policies
     serves = policies.looks_at if shadow_only else policies.serves

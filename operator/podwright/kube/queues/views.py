@@ -36,7 +36,7 @@ class QueueViewDoor(CheckedDoor):
     refused = ""
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
-        """`options`: those of CheckedDoor."""
+        """`options`: see CheckedDoor."""
         super().__init__(http, engine, **options)
         self._queues = queues_of(engine.cache)
         self._first: dict[str, PodInfo | None] = {}

@@ -41,7 +41,7 @@ class ReservationDoor(CheckedDoor):
     refused = "ReservationNotAccepted"
 
     def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
-        """`options`: those of CheckedDoor."""
+        """`options`: see CheckedDoor."""
         super().__init__(http, engine, **options)
         self.parsed: dict[str, Reservation] = {}
         self._whole: dict[str, str] = {}

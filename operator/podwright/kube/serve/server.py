@@ -45,7 +45,7 @@ class Server:
         delegation: AccessDelegation,
         limits: ClientLimits | None = None,
     ) -> None:
-        """`limits`: those of each port; the default depends on the process's limit of file descriptors."""
+        """`limits`: of each port; the default depends on the process's limit of file descriptors."""
         self._content = content
         self._options = options
         self._delegation = delegation

@@ -131,7 +131,7 @@ class EventRecorder:
         self._queue_filled = asyncio.Event()
         self._posting = 0
         self._sent = 0
-        """Of those that are being posted, how many are with the API server."""
+        """How many of the events being posted are with the API server."""
         self._workers = 0
         self._concurrency = ConcurrencyLimit(WORKERS, MOST_WORKERS, now=self._steady())
         self._next_at = 0.0

@@ -69,7 +69,7 @@ class SeenObject:
 
     `reported`: the problem that an event was about. `warned`: the reasons of warnings that events were about. The
     status is not written before `not_before`. `written`: the status that we wrote last, and what the API server made of
-    it; None, if it made nothing else of it.
+    it; None if it stored the same.
     """
 
     uid: str

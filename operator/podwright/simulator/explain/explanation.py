@@ -88,8 +88,8 @@ def explain_pod(
 
 
 def _entered(trials: Trials, pod: PodInfo, found: Explanation) -> Explanation:
-    """Adds the changes with which the scheduler tries the pod. If these are not enough, also adds what would then be in
-    the way, and what would help then.
+    """Adds the changes with which the scheduler tries the pod. If these are not enough, also adds the obstacles that
+    would remain, and changes that would then help.
     """
     options = [*entering(trials.cluster, pod)]
     changes = tuple(trials.in_time(_enough(trials, pod, options)))
@@ -236,7 +236,7 @@ def _refused(policy: ActivePolicy, pod: PodInfo) -> Cause:
 
 
 def _without_template(cluster: LoadedCluster, pod: PodInfo, name: str) -> str:
-    """That the ResourceClaimTemplate does not exist, as far as the snapshot has templates; "" if it does."""
+    """Says that the ResourceClaimTemplate does not exist, as far as the snapshot has templates; "" if it does."""
     names = [own for namespace, own in cluster.claim_templates if namespace == pod.namespace]
     if name in names or CLAIM_TEMPLATE.kind in cluster.missing:
         return ""

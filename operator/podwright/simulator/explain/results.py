@@ -232,10 +232,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Everything that is known about one pod or group. `message` is what the scheduler writes into the event
-    FailedScheduling.
+    """Everything that is known about one pod or group. `message`: the scheduler's text in the event FailedScheduling.
 
-    `causes`: the true cause first. `events`: what brings the pod back into the queue.
+    `causes`: the true cause first. `events`: the ones that bring the pod back into the queue.
     """
 
     kind: str

@@ -34,7 +34,7 @@ class Verdicts:
     """One decision about a pod, and each filter's verdict on all nodes.
 
     `rejects`: by plugin, bool[nodes]. `distance`: float[nodes], 0 for a feasible node, infinite for a row without a
-    node. Without nodes, or where PreFilter rejected the pod, both say nothing.
+    node. Both are meaningless without nodes, or if PreFilter rejected the pod.
     """
 
     state: CycleState

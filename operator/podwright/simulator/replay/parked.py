@@ -97,8 +97,8 @@ class Parked:
             self._wake(line, name)
 
     def gone(self, uid: str, node_name: str = "") -> None:
-        """A pod that may be parked has left, or has landed on a node, where there may be room for the next one, too,
-        and no more for those of other lines.
+        """A pod that may be parked has left, or has landed on a node, where the next one may fit, too, and pods of
+        other lines may not fit any more.
         """
         self._withdraw(self._keys.get(uid), node_name)
         key = self._keys.pop(uid, None)

@@ -29,7 +29,7 @@ class Scorecard:
     """By resource: the share of all nodes that pods requested."""
     peak_allocation: Mapping[str, float]
     utilisation: Mapping[str, float]
-    """By resource: the share of those nodes on which pods ran."""
+    """By resource: the same share of the nodes on which pods ran."""
     fragmentation: float
     spread: float
     """The standard deviation of the nodes' greatest requested shares."""

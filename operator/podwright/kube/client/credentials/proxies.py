@@ -1,4 +1,4 @@
-"""Which proxy leads to the API server, by the environment, as Go's golang.org/x/net/http/httpproxy decides.
+"""Chooses the proxy to the API server by the environment, as Go's golang.org/x/net/http/httpproxy does.
 
 HTTPS_PROXY or HTTP_PROXY name the proxy by the scheme of the server; NO_PROXY lists hosts without one: names, which
 include their subdomains, addresses and networks, each with an optional port, or `*`. Loopback addresses never have a

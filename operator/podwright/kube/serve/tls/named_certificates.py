@@ -64,8 +64,8 @@ class ServingCertificates:
         return [self._default, *(certificate for _, certificate in self._named)]
 
     def _pairs(self) -> Iterator[tuple[str, ServingCertificate]]:
-        """Names that were given come before those of the certificates, and then the first certificate: the last pair of
-        a name counts.
+        """Yields the pairs with the lowest precedence first, since the last pair of a name counts: given names have
+        precedence over names in certificates, then earlier certificates over later ones.
         """
         for names, certificate in reversed(self._named):
             if not names:

@@ -356,7 +356,7 @@ def _after_preemption(of: str, text: str, found: PostFilterResult, edits: tuple[
 
 
 def _victims(found: PostFilterResult) -> str:
-    """Which pods are evicted, and that a budget is broken."""
+    """Names the pods that are evicted, and says if a budget is broken."""
     names = listed([f"{each.key} (priority {each.priority})" for each in found.victims])
     broken = f"; {counted(found.violations, 'eviction')} would break a PodDisruptionBudget" if found.violations else ""
     return f"{counted(len(found.victims), 'pod')}: {names}{broken}"
