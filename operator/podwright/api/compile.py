@@ -100,10 +100,10 @@ class CompiledPolicy:
     """A policy that can decide about pods. Hashed by identity: each generation is an object of its own. Only `adopt`
     changes it.
 
-    `refusal`: why the policy was refused, "" if it was accepted. Of a refused policy, only its pods are known; its
-    profile is the built-in one, and places no pods. `misnamed`: the policy stands for all policies that pods name but
-    that do not take them. `base`: the policy that bounds a LocalSchedulerPolicy; `own_plugins`: plugins that run only
-    because of the LocalSchedulerPolicy; `stays`: it exempts its pods from rebalancing.
+    `refusal`: why the policy was refused, "" if it was accepted. A refused policy only selects its pods; its profile is
+    the built-in one, and places no pods. `misnamed`: the policy stands for all policies that pods name but that do not
+    take them. `base`: the policy that bounds a LocalSchedulerPolicy; `own_plugins`: plugins that run only because of
+    the LocalSchedulerPolicy; `stays`: it exempts its pods from rebalancing.
     """
 
     source: SchedulerPolicy

@@ -54,7 +54,7 @@ class KaiResource:
                 yield f"{where}.{key}", f"{amount} is negative, and not -1"
 
     def quota_in(self, units: int) -> Quota:
-        """The same for the core. `units`: how many of its units one of KAI's has."""
+        """Returns the quota in the core's units. `units`: how many of them one of KAI's units has."""
         return Quota(_whole(self.quota, units), _whole(self.limit, units), min(self.over_quota_weight, MAX_INT64))
 
 

@@ -80,7 +80,7 @@ class _Known:
 
     @property
     def spec(self) -> Any:
-        """As it was written."""
+        """The spec as it was written."""
         return self.raw.get("spec")
 
     @property

@@ -114,7 +114,7 @@ class PolicySettings:
 
 DEFAULT_SETTINGS: Final = PolicySettings()
 OFFLINE_SETTINGS: Final = PolicySettings(asks_extenders=False)
-"""Those of tools that decide without asking anybody."""
+"""The settings of tools that decide offline."""
 
 
 def check_scheduler_name(policy: SchedulerPolicy, settings: PolicySettings) -> None:

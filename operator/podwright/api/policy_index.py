@@ -1,7 +1,7 @@
 """Finds the first policy that matches a pod, without asking every policy.
 
 A policy that requires a label, a namespace or a priority class is only asked about pods that have it, or whose
-namespace has it. Of all that a policy requires, the index uses what the fewest policies require. Policies that require
+namespace has it. The index uses the requirement of a policy that the fewest policies share. Policies that require
 nothing are always asked.
 """
 

@@ -254,7 +254,7 @@ def amounts_in(queues: Queues, name: str) -> QueueStatus:
 
 
 def amount_texts(amounts: Mapping[str, int], first: Container[str] = (), least: int = 1) -> dict[str, str]:
-    """Those of at most MAX_RESOURCES resources that are at least so much, the `first` ones first."""
+    """Returns the amounts of `least` or more, of at most MAX_RESOURCES resources, the `first` ones first."""
     chosen = sorted(amounts, key=lambda resource: (resource not in first, resource))[:MAX_RESOURCES]
     return {resource: amount_text(resource, amounts[resource]) for resource in chosen if amounts[resource] >= least}
 

@@ -127,7 +127,7 @@ class RebalanceWindow:
     )
 
     def window(self) -> Window:
-        """As the core has it."""
+        """Returns the core's form of the window."""
         hours, minutes = map(int, self.start.split(":"))
         days = frozenset(map(get_args(Day).index, self.days))
         return Window(days, hours * 3600.0 + minutes * 60.0, parse_duration(self.duration))

@@ -137,7 +137,7 @@ class ReservationSpec:
             yield f"{where}.slots", f"has {slots} slots with their counts, but one pod comes in place of another"
 
     def reservation(self, name: str, created: float) -> Reservation:
-        """As the core has it. `created`: seconds since the epoch."""
+        """Returns the core's form of the object. `created`: seconds since the epoch."""
         where = "spec.slots[0].requests"
         selector, group, pod = self.pod_selector, self.pod_group, self.replaced_pod
         return Reservation(

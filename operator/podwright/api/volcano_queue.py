@@ -111,7 +111,7 @@ def parse_volcano_queue(raw: Mapping[str, Any]) -> QueueRules:
 
 
 def _units(amounts: Amounts) -> dict[str, int]:
-    """In the core's units, of which fractions are cut off."""
+    """In whole units of the core; fractions are cut off."""
     return {
         name: min(parse_exact_quantity(amount, "") // (NANO // 1000 if name == CPU else NANO), MAX_INT64)
         for name, amount in amounts.items()

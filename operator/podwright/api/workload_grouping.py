@@ -105,7 +105,7 @@ class GroupingSpec:
     )
 
     def grouping(self, name: str, created: float) -> Grouping:
-        """As the core has it. `created`: seconds since the epoch. Raises PolicyError."""
+        """Returns the core's form of the object. `created`: seconds since the epoch. Raises PolicyError."""
         problems, compiled = [], {}
         from podwright.core.grouping_expressions import (  # noqa: PLC0415 -- CEL takes long
             compile_key,

@@ -55,7 +55,7 @@ def plain(text: str) -> str:
 
 
 def printable_texts(value: T) -> T:
-    """The same value, in which everything that is not printable has escape sequences, as in Python's literals. `value`:
+    """Returns the value with escape sequences for everything that is not printable, as in Python's literals. `value`:
     texts, numbers, enumerations, and dataclasses, mappings, lists and tuples of these.
     """
     return cast(T, _printable(value))

@@ -58,7 +58,7 @@ _PARSERS: Final[Mapping[str, Callable[[Manifest], object]]] = {
     TOPOLOGY_KIND: parse_topology,
     GROUPING_KIND: parse_grouping,
 }
-"""Of the kinds whose objects are checked each by itself."""
+"""The parsers of kinds whose objects are each checked by themselves."""
 _KINDS: Final = (KIND, LOCAL_KIND, QUEUE_KIND, *_PARSERS)
 _UNBOUNDED: Final = {
     "strategies": list(get_args(DelegatedStrategy)),

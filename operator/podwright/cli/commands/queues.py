@@ -102,7 +102,7 @@ def _rows(files: Sequence[str], connection: LiveConnection, namespace: str | Non
 
 
 def _listed(reader: ApiReader, resource: Resource, namespace: str | None = None) -> Sequence[dict[str, Any]]:
-    """Of other APIs of queues, none if they are not served or you may not list them."""
+    """Lists queues of another API; empty if they are not served or you may not list them."""
     path = resource.collection if namespace is None else resource.collection_in(namespace)
     about = {"apiVersion": f"{resource.group}/{resource.version}", "kind": resource.kind}
     try:

@@ -90,7 +90,7 @@ class BodyText:
 
     def plain_strings(self) -> list[str] | None:
         """Reads a list of ASCII strings without brackets: in a third of the time of `value`. None for any other value,
-        of which nothing is read.
+        which stays unread.
 
         The same text gives the same list, which must not be changed: kube-scheduler sends the names of all nodes for
         each pod.

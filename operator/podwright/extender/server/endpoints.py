@@ -8,7 +8,7 @@
 | /bind | ExtenderBindingArgs | ExtenderBindingResult |
 
 Below /policies/NAME, the named policy decides. If the answer has the field Error, errors are in that field, with the
-status 200: kube-scheduler shows its users that text. Of an answer with another status, it shows only the status.
+status 200: kube-scheduler shows its users that text. It shows only the status of an answer with another status.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ READ_SECONDS: Final = 30.0
 BODY_BYTES: Final[Mapping[str, int]] = {PREEMPT: 16 << 20, BIND: 64 << 10}
 """The longest bodies of these verbs. Victims are whole pods if the caller has no node cache."""
 SHORT: Final = 100
-"""kube-scheduler takes nodes without a score for nodes with the score 0. Of longer lists, reading each object delays
+"""kube-scheduler takes nodes without a score for nodes with the score 0. In longer lists, reading each object delays
 its pod by microseconds.
 
 Source: `prioritizeNodes` in pkg/scheduler/schedule_one.go.
@@ -328,7 +328,7 @@ class ExtenderEndpoints:
 def encode_scores(names: Sequence[str], scores: Int64s) -> bytes:
     """The HostPriorityList with these scores, from 0 to 10, in the order of the names.
 
-    Of long lists, names with the score 0 are left out, and all names if they have the same score: see SHORT.
+    Long lists leave out names with the score 0, and all names if they have the same score: see SHORT.
     """
     is_long = len(names) > SHORT
     if is_long and (scores == scores[0]).all():

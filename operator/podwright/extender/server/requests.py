@@ -1,5 +1,5 @@
-"""The arguments of requests, read from their bodies in steps, which raise GoJSONError. Of a sent node only the text is
-kept, for the answer; of a victim only the uid. Unknown fields are skipped.
+"""The arguments of requests, read from their bodies in steps, which raise GoJSONError. Only the text of a sent node is
+kept, for the answer, and only the uid of a victim. Unknown fields are skipped.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class FilterVerdict:
     kept: NDArray[np.intp]
     failed: Mapping[str, str]
     unresolvable: Mapping[str, str]
-    """Those of the failed nodes on which preemption would not help either."""
+    """The failed nodes on which preemption would not help either, with reasons."""
 
 
 class ExtenderVerdicts:
