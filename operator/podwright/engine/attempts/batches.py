@@ -29,7 +29,7 @@ class Batches:
         self._gathered: dict[str, dict[str, None]] = {}
         """By name of policies: the uids of pods in flight that wait for others."""
         self._due: dict[str, dict[str, None]] = {}
-        """The same of pods that wait in the lane."""
+        """By name of policies: the uids of pods that wait in the lane."""
         compact_regularly(self)
 
     def compact(self) -> None:

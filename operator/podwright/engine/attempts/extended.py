@@ -60,7 +60,7 @@ class _Seen:
     nominated: AbstractSet[str]
 
     def without(self, uids: AbstractSet[str]) -> _Seen:
-        """The same without these pods."""
+        """Returns a copy without these pods."""
         return _Seen({uid: seen for uid, seen in self.pods.items() if uid not in uids}, self.nominated)
 
 

@@ -97,9 +97,9 @@ class Owners:
 
     def __init__(self, pod: Callable[[str], OwnerObject | None]) -> None:
         self.groupings: dict[str, Grouping] = {}
-        """Those in force, by name."""
+        """The groupings in force, by name."""
         self.read: dict[Kind, tuple[str, ...]] = {}
-        """The kinds of owners that are read. Of the versions that groupings name, the first that is served is read."""
+        """The kinds of owners that are read, each in the first served version that groupings name."""
         self.problems: dict[Kind, str] = {}
         """Why kinds cannot be read. A kind that is not here is unknown until it is read; "" means that it is."""
         self._pod = pod

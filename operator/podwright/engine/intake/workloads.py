@@ -115,12 +115,12 @@ class Workloads:
 
     @property
     def read(self) -> Mapping[Kind, Sequence[str]]:
-        """The kinds of owners to be read. Of the versions of each, the first that is served is to be read."""
+        """The kinds of owners to read, each with its versions: the first served one is to be read."""
         return self._owners.read
 
     @property
     def groupings(self) -> Mapping[str, Grouping]:
-        """Those in force, by name."""
+        """The groupings in force, by name."""
         return self._owners.groupings
 
     def group_counts(self) -> Mapping[str, int]:

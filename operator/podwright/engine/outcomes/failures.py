@@ -184,7 +184,9 @@ class Failures:
         *,
         cause: Hashable | None = None,
     ) -> None:
-        """These plugins rejected the pod before a node was chosen. Its nomination ends. `cause`: see `_publish`."""
+        """Reports that these plugins rejected the pod before a node was chosen. Ends its nomination. `cause`: see
+        `_publish`.
+        """
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
         self._queue.reject(queued, plugins)
         if self._queue.get(queued.uid) is queued:

@@ -18,7 +18,7 @@ collected. 100,000 objects take about 7 ms, so none of the first two holds up th
 All objects are collected only by MemoryReclaimer.
 """
 TLS_BUFFER: Final = 1 << 15
-"""Bytes of asyncio's buffer for each TLS connection, of which there may be hundreds. The default is 256 KiB."""
+"""Bytes of asyncio's buffer for each of possibly hundreds of TLS connections. The default is 256 KiB."""
 
 FULL_COLLECTION_REST: Final = 1_000
 """A full collection pauses the loop, the longer the larger the cluster. The next one waits this many times its

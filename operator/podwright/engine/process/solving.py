@@ -24,11 +24,11 @@ from podwright.core.objects.errors import described
 
 MISSING: Final = "the package highspy is not installed"
 LEAST_SHARE: Final = 0.5
-"""Of a core: with less, a process that ran out of time is called starved."""
+"""The least share of a core: with less, a process that ran out of time is called starved."""
 LENGTH: Final = 8
 """Bytes of the length before an answer."""
 MAX_BYTES: Final = 2 << 30
-"""Of address space. NumPy and HiGHS take 0.4 GB of it before they start."""
+"""The bound of the address space. NumPy and HiGHS take 0.4 GB of it before they start."""
 _PROGRAM: Final = Path(__file__).with_name("solver.py")
 
 

@@ -414,8 +414,8 @@ class Moves:
 
 
 def _next(left: Sequence[Move], flights: Sequence[_Flight], rules: RebalanceRules) -> Move | None:
-    """The first move that may begin beside these. Of one controller's pods, one moves to a node at a time: otherwise
-    the pod that came first would be taken for the second one, too, when its own place is given back.
+    """Returns the first move that may begin beside these. Only one pod of a controller moves to a node at a time:
+    otherwise the first pod to come would also be taken for the second one when its own place is given back.
     """
     if len(flights) >= rules.at_once:
         return None

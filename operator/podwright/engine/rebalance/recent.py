@@ -32,7 +32,7 @@ class RecentMoves:
         self._spans[start] = self._spans.get(start, 0) + 1
 
     def spans(self, now: float) -> list[tuple[float, int]]:
-        """Those that count, the oldest first. One of the future comes from a clock that was set back: it does not."""
+        """Returns the spans that count, the oldest first. A span in the future does not: its clock was set back."""
         self._spans = {begin: moves for begin, moves in self._spans.items() if -SPAN < now - begin < HOUR + SPAN}
         return sorted(self._spans.items())
 

@@ -181,7 +181,7 @@ class LocalBudgets:
         return timed
 
     def _timed_hint(self, account: Account, hint: EventHint) -> EventHint:
-        """The hint, measured too. Of a policy over its budget, every event may help."""
+        """The hint, measured too. Every event may help a policy over its budget."""
         if hint.function is None:
             return hint
         function, cpu = hint.function, self._cpu

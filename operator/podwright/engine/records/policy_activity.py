@@ -61,7 +61,7 @@ class Activities:
         return found
 
     def fault(self, name: str, text: str, cause: str = "") -> None:
-        """Notes a fault while this policy decided. Of each cause, the last text is kept. `cause` "": the text is the
+        """Notes a fault while this policy decided. Keeps the last text of each cause. `cause` "": the text is the
         cause.
         """
         activity = self.of(name)

@@ -1,5 +1,5 @@
 """The stream of pending pods for policies in shadow mode, by uid, whatever scheduler they ask for. The condition of a
-pod that the other scheduler cannot place says so and why. Of a pod that leaves, the last state is remembered for a
+pod that the other scheduler cannot place says so and why. The last state of a pod that leaves is remembered for a
 while: the watch of pods with nodes may report it later.
 """
 

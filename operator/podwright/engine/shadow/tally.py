@@ -178,7 +178,7 @@ class Tallies:
             )
 
     def skip(self, tally: AgreementStats, why: Skip) -> None:
-        """A pod is not compared. Of a tally that is not kept any more, nothing is counted."""
+        """A pod is not compared. A tally that is not kept any more counts nothing."""
         if self._by_name.get(tally.name) is not tally:
             return
         tally.skipped[why] += 1

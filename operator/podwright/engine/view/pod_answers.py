@@ -98,7 +98,7 @@ class PodAnswers:
         return place
 
     def _workload(self, pod: PodInfo) -> str:
-        """Of a pod in a gang of a workload, or that waits for its owner: what it waits for."""
+        """Returns what a pod waits for that is in a gang of a workload, or waits for its owner; "" for others."""
         groups = self._cache.groups
         group = groups.of(pod)
         if group is None:

@@ -40,7 +40,7 @@ Amounts = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class PictureOptions:
-    """`racks`: node labels, of which the first that a node has names its rack; without any, all nodes are one rack.
+    """`racks`: node labels; the first one that a node has names its rack; without any, all nodes are one rack.
     `resource`: as nodes offer it. `most`: how many nodes are drawn; those that the plan changes go first. `moved`: the
     uids of the pods that have moved already. `style`: empty where the picture is part of a page.
     """

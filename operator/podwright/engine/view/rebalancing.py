@@ -128,7 +128,7 @@ def _row(rebalancing: Rebalancing, known: KnownPolicy) -> PlanRow:
 
 
 def _moves(step: Step, progress: Progress, shows: Callable[[str], bool], most: int) -> Iterator[tuple[str, ...]]:
-    """Of the first moves: namespace, pod, its node, the node that it goes to, and whether it has moved."""
+    """Yields for the first moves: namespace, pod, its node, the node that it goes to, and whether it has moved."""
     for move in step.moves[:most]:
         namespace, _, pod = move.pod.partition("/")
         if shows(namespace):

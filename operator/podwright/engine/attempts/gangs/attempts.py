@@ -372,8 +372,8 @@ class Gangs:
         *,
         planned: bool,
     ) -> Steps[bool]:
-        """Starts the binding cycles. Of a part with fewer than its minimum, all of them are cancelled. Returns False if
-        that is the whole group because nodes were taken.
+        """Starts the binding cycles. Cancels all members of a part with fewer than its minimum. Returns False if that
+        is the whole group because nodes were taken.
         """
         group, queued = decision.group, {member.uid: member for member in members}
         groups = self._cache.groups
@@ -478,7 +478,7 @@ class Gangs:
 
 
 class _GangJob:
-    """See `planning.Job`. Of the members of a group."""
+    """See `planning.Job`. For the members of a group."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from podwright.engine.state import EngineState
 
 GONE: Final = "the pod group is gone"
 MOST_IN_LOOP: Final = 200
-"""Of members: to plan more takes longer than a slice, also in a small cluster."""
+"""The most members to plan in the loop: more take longer than a slice, also in a small cluster."""
 
 
 class GangMembers:

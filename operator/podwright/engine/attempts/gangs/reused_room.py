@@ -21,7 +21,7 @@ from podwright.engine.state import EngineState
 KEPT_SECONDS: Final = 600.0
 """For how long room is held after the last pod has left it."""
 MOST_NAMING: Final = 16
-"""Of how many gangs that name the same one it is asked whether they need room."""
+"""How many gangs that name the same one are asked whether they need room."""
 
 
 class ReusedRoom:

@@ -32,7 +32,7 @@ class StaleGangs:
         """Since when gangs are stale, by key; of one whose pods were to be evicted, since then."""
 
     async def evict(self) -> None:
-        """Looks after all gangs. Those of other schedulers are left to these."""
+        """Checks all gangs, except other schedulers' gangs."""
         now = self._clock()
         stale = {group.key: group for group in stale_gangs(self._cache, self._assigned.groups_with_successes)}
         self._since = {key: self._since.get(key, now) for key in stale}

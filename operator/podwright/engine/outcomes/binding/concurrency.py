@@ -25,7 +25,7 @@ FEW: Final = 4
 SAMPLES: Final = 8
 """How many of the last latencies count."""
 USUAL_SAMPLES: Final = 64
-"""Of how many of the last requests `usual` is the median."""
+"""`usual` is the median of so many last requests."""
 LONGEST_USUAL: Final = 0.3
 """A longer latency need not mean a busy server: most of the last requests may have waited for an admission webhook."""
 FIRST_USUAL: Final = 0.2

@@ -25,7 +25,7 @@ from podwright.engine.outcomes.binding.waiting_pods import PermitWaitingPod
 from podwright.engine.policies.active_policy import ActivePolicy
 
 ALLOWED_AT_ONCE: Final = 100
-"""Of pods that wait in Permit, in one turn of the loop: a few milliseconds."""
+"""How many pods that wait in Permit go on in one turn of the loop: a few milliseconds."""
 
 
 class Ending(NamedTuple):
