@@ -131,7 +131,7 @@ NODE: Final = WATCHED["Node"]
 REQUIRED: Final = tuple(WATCHED[watched.kind] for watched in WATCHED_KINDS if watched.required)
 """The scheduler ends if it cannot read these."""
 STORED: Final = tuple(WATCHED[watched.kind] for watched in STORED_KINDS if not watched.on_demand)
-"""Those of the core's object store that are always watched."""
+"""The kinds of the core's object store that are always watched."""
 PRIORITY_CLASSES: Final = WATCHED[PRIORITY_CLASS]
 
 BY_KIND: Final = {
@@ -143,4 +143,4 @@ BY_KIND: Final = {
         )
     },
 }
-"""All but pod groups, other queues and other topologies, of which there are several."""
+"""All but pod groups, other queues and other topologies, which several APIs have."""

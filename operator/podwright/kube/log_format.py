@@ -171,7 +171,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _cut(text: str) -> tuple[str, str]:
-    """The text up to the limit, and what is to be said of the rest."""
+    """Returns the text up to the limit, and a note about the rest."""
     left_out = len(text) - MESSAGE_LIMIT
     return (text[:MESSAGE_LIMIT], f" ... ({left_out} more characters)") if left_out > 0 else (text, "")
 

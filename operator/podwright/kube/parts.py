@@ -173,7 +173,7 @@ class Parts:
         self.queue_views = QueueViewDoor(http, engine, **status_options)
         checked = (ReservationDoor, RebalanceDoor, GroupingDoor, TopologyDoor)
         self.checked_doors: Sequence[CheckedDoor] = [door(http, engine, **status_options) for door in checked]
-        """Those whose statuses do not wait for pods."""
+        """The doors whose statuses do not wait for pods."""
         doors = [
             *pod_group_doors(engine, self.group_status, self.features),
             PriorityClassDoor(engine),

@@ -176,7 +176,7 @@ def take_back(cluster: LoadedCluster, objects: Objects, follow_ups: Iterable[Fol
 
 
 def _claims_of(cluster: LoadedCluster, pod: PodInfo) -> Iterable[ResourceClaim]:
-    """Those of the pod's claims that exist."""
+    """Yields the pod's claims that exist."""
     known = cluster.cache.devices.claims
     for entry in pod.resource_claims:
         claim = known.get(pod.namespace, entry.claim or pod.generated_claims.get(entry.name, ""))

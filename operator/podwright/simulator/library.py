@@ -228,8 +228,8 @@ def replay(
     """Replays the same stream of pods under several sets of policies. Returns a scorecard for each, in the order of
     `policies`. An empty set means kube-scheduler's profile.
 
-    `stream`: a recording, or a list of tasks as CSV, which needs `nodes`: a list as CSV, or a cluster, of which only
-    the nodes count. Raises StreamError and ReplayError.
+    `stream`: a recording, or a list of tasks as CSV, which needs `nodes`: a list as CSV, or a cluster; only its nodes
+    count. Raises StreamError and ReplayError.
     """
     path = str(stream)
     if isinstance(nodes, Cluster):

@@ -155,8 +155,8 @@ class LoadedCluster:
     refused: list[ApplyResult] = field(default_factory=list)
     """The policies that are not accepted."""
     accepted_by_operator: dict[str, str] = field(default_factory=dict)
-    """Those of them that the operator has accepted, by name, and what to say about them. Options of the operator are
-    missing here.
+    """The rejected policies that the operator has accepted, by name, with a note. Options of the operator are missing
+    here.
     """
     ignored: Counter[str] = field(default_factory=Counter)
     """How many objects there were of each kind that scheduling does not depend on."""
@@ -177,9 +177,7 @@ class LoadedCluster:
         return queues_of(self.world.cache)
 
     def joined(self, pod: PodInfo, put: Put) -> PodInfo:
-        """The pod as a member of its group, of which it may have its priority. `put` stores a group that groupings
-        make.
-        """
+        """The pod as a member of its group, which may give it its priority. `put` stores a group made by groupings."""
         return self.made_groups.joined(self.cache.groups.ranked(pod), put)
 
     def parsed(self, raw: Raw) -> PodInfo:

@@ -33,7 +33,7 @@ MAX_DEPTH: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueAmounts:
-    """Of one resource. `limit`: None for no limit. `borrowed`: what is allocated above the guarantee."""
+    """A queue's amounts of one resource. `limit`: None without a limit. `borrowed`: the amount above the guarantee."""
 
     resource: str
     guarantee: int = 0

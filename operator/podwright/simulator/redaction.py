@@ -1,11 +1,11 @@
 """Redacts objects for a snapshot: it keeps the fields that scheduling depends on, and no field that may hold a secret.
 
-Environment variables, commands, probes, names of secrets, free texts and unknown annotations are left out. Of pods, and
-of the pod templates of workloads, only listed fields are kept, so a field of a later Kubernetes is left out, too. A
-test evaluates every conformance case with and without redaction and compares the answers.
+Environment variables, commands, probes, names of secrets, free texts and unknown annotations are left out. Pods, and
+pod templates of workloads, keep only listed fields, so a field of a later Kubernetes is left out, too. A test evaluates
+every conformance case with and without redaction and compares the answers.
 
-Of owners of pods that WorkloadGroupings read, numbers are kept, and those texts, annotations and environment variables
-that an expression names (`Named`).
+Owners of pods that WorkloadGroupings read keep numbers, and the texts, annotations and environment variables that an
+expression names (`Named`).
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _pod_spec(raw: Any) -> Any:
 
 
 def _volume(raw: Any) -> Any:
-    """Of volumes that no filter reads, only the kind."""
+    """Keeps only the kind of volumes that no filter reads."""
     return {key: {} if key in LOCAL_VOLUMES else each for key, each in raw.items()} if isinstance(raw, Mapping) else raw
 
 
@@ -376,10 +376,10 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
         ("ReplicationController", "ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job"), _workload
     ),
 }
-"""By kind: what is kept besides `apiVersion`, `kind` and `metadata`. Of other known kinds, everything but opaque fields
-is kept.
+"""By kind: what is kept besides `apiVersion`, `kind` and `metadata`. Other known kinds keep everything but opaque
+fields.
 """
 KNOWN_KINDS: Final = frozenset(
     (*_KINDS, "PodGroup", *NAMED_OTHERWISE.values(), *(watched.kind for watched in WATCHED_KINDS))
 )
-"""Of other kinds, on which scheduling does not depend, only the metadata is kept."""
+"""Only metadata is kept of other kinds, on which scheduling does not depend."""

@@ -126,7 +126,7 @@ class Scheduling:
         """How often a pod (by uid) or a group (by key) has evicted others."""
         self._below = Random(seed).randrange
         self.gangs = GatheringGangs(cluster.cache)
-        """Those that gather room."""
+        """The gangs that gather room."""
         self.queue = SchedulingQueue(
             cluster.clock,
             cluster.policies.sort_key,

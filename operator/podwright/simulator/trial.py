@@ -216,8 +216,8 @@ class Trial:
         self._changed(undo)
 
     def drop_pending(self, pods: Sequence[PodInfo]) -> None:
-        """These pods no longer wait. Raises KeyError if one did not. Costs as much as all that wait, so drop many at
-        once.
+        """Takes these pods out of the waiting ones. Raises KeyError if one did not wait. The cost grows with all that
+        wait, so drop many at once.
         """
         pending, groups, nominator = self.cluster.pending, self._cache.groups, self._cache.nominator
         order, before = dict(pending), nominator.copy()

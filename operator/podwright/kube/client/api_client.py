@@ -25,7 +25,7 @@ from podwright.kube.client.wire import CONNECT_SECONDS, REQUEST_SECONDS, USER_AG
 
 
 class _Client(ApiClient):
-    """An ApiClient with the headers of credentials, of which one name may have several values."""
+    """An ApiClient with the headers of credentials; one name may have several values."""
 
     def __init__(self, configuration: Configuration, credentials: Credentials) -> None:
         super().__init__(configuration)

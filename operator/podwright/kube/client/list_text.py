@@ -38,7 +38,7 @@ def loads_page(text: bytes, read: Read = loads) -> Any:
 
 
 def loads_pods(text: bytes) -> Any:
-    """The same for pods with a node, which are PodText where possible."""
+    """Like `loads_page`, for pods with a node, which are PodText where possible."""
     return loads_page(text, _pod)
 
 

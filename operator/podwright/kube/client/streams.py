@@ -146,7 +146,8 @@ async def _hide_urls(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
     """A refusal by a proxy, and a malformed response, as an error without the URL: that of a proxy may contain a
     password.
 
-    Of a connection that ends without a response, aiohttp must not see the type, because it sends a PUT or DELETE again.
+    aiohttp must not see the type of the error if a connection ends without a response: it would send a PUT or DELETE
+    again.
     """
     try:
         return await handler(request)

@@ -40,7 +40,7 @@ KEPT_WARM: Final = 8
 SURPLUS_SECONDS: Final = 10.0
 """When other idle connections, left by a burst, are closed: each holds buffers."""
 MAX_IDLE: Final = 512
-"""As many as Bindings at a time: making a connection costs more CPU than all else that is done for a pod."""
+"""As many as Bindings in progress: making a connection costs more CPU than all other work for a pod."""
 
 
 BeforeWrite = Callable[[str], None]

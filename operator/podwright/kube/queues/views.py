@@ -40,9 +40,7 @@ class QueueViewDoor(CheckedDoor):
         super().__init__(http, engine, **options)
         self._queues = queues_of(engine.cache)
         self._first: dict[str, PodInfo | None] = {}
-        """Of the views that there should be, by key: the first pod of the namespace that a bound of the queue holds
-        back.
-        """
+        """By key of each view that should exist: the namespace's first pod that a bound of the queue holds back."""
 
     def key(self, raw: Mapping[str, Any]) -> str:
         return f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"

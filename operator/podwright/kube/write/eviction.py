@@ -31,7 +31,7 @@ from podwright.kube.kinds import POD
 log = logging.getLogger(__name__)
 
 PROMPT_SECONDS: Final = 1.0
-"""An eviction that takes longer than this is slow. Of hundreds, each takes longer than a Binding, because they keep the
+"""An eviction that takes longer than this is slow. Each of hundreds takes longer than a Binding, because they keep the
 API server busy: with many more at once, it would refuse some.
 """
 RETRY: Final = RetryPolicy(shortest=0.1, longest=0.4, attempts=4, retries=is_retryable_write, longest_retry_after=5.0)

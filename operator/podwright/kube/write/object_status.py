@@ -167,8 +167,8 @@ class ObjectStatuses(ABC):
                 log.info("cannot keep %s %s: %s", self.noun, name, problem)
 
     async def run_after(self, known: asyncio.Event, decided: asyncio.Event) -> None:
-        """The same as `run`, once all objects are known and the pods that waited at the start are decided. Before, each
-        of these changes statuses. It does not wait longer than FIRST_BURST_SECONDS for the latter.
+        """Does `run` once all objects are known and the pods that waited at the start are decided: until then, each of
+        these changes statuses. Waits for the pods no longer than FIRST_BURST_SECONDS.
         """
         await known.wait()
         with suppress(TimeoutError):

@@ -94,7 +94,7 @@ class Victim:
 
 
 def victims_of(pods: Iterable[PodInfo]) -> tuple[Victim, ...]:
-    """These pods, for a result."""
+    """Returns the pods in the form of results."""
     return tuple(Victim(pod=pod.key, priority=pod.priority) for pod in pods)
 
 

@@ -63,8 +63,8 @@ class AddedNodes:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A workload that gets another number of pods. `kind`: as `kubectl scale` takes it, of which the object has the
-    canonical form, such as Deployment. Raises HypothesisError.
+    """A workload that gets another number of pods. `kind`: as `kubectl scale` takes it; the object has the canonical
+    form, such as Deployment. Raises HypothesisError.
     """
 
     kind: str

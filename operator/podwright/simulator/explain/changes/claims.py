@@ -24,7 +24,7 @@ TAINTS: Final = 3
 
 
 def with_claims(text: str, claims: Sequence[Mapping[str, Any]]) -> ClusterChange:
-    """These claims in place of those of the same names."""
+    """A change that replaces the claims of the same names by these."""
     edits = (
         Edit(
             verb="recreate",

@@ -1,6 +1,4 @@
-"""Changes of one node, of which the plugin that rejects it says which could satisfy it. Also one more node like another
-one.
-"""
+"""Changes of one node; the plugin that rejects it says which could satisfy it. Also one more node like another one."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Trials:
         return found if found is not None and found.nominated_node else None
 
     def helping(self, pod: PodInfo, changes: Iterable[ClusterChange]) -> Iterator[Change]:
-        """Those of the changes with which the production core places the pod."""
+        """Yields the changes with which the production core places the pod."""
         for each in changes:
             self.tried[each.text] = None
             with Trial(self.cluster) as trial:
@@ -149,6 +149,6 @@ def _set_objects(objects: Sequence[tuple[str, Mapping[str, Any]]], trial: Trial)
 
 
 def without_pods(text: str, pods: Sequence[PodInfo]) -> ClusterChange:
-    """These placed pods have ended, and their claims with them."""
+    """A change that ends these placed pods, and removes their claims."""
     edits = tuple(Edit(verb="delete", kind="Pod", name=pod.name, namespace=pod.namespace) for pod in pods)
     return ClusterChange(text, edits, lambda trial: trial.evict(pods))
