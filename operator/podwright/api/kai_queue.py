@@ -38,7 +38,7 @@ KAI_FIRM_PRIORITY: Final = 100
 ORPHAN: Final = "Orphan"
 OVER_QUOTA: Final = "OverQuota"
 
-_UNITS: Final = {"gpu": (KAI_GPU, 1), "cpu": (CPU, 1), "memory": (MEMORY, 1_000_000)}
+KAI_UNITS: Final = {"gpu": (KAI_GPU, 1), "cpu": (CPU, 1), "memory": (MEMORY, 1_000_000)}
 """By KAI's name of a resource: ours, and the core's units in one of KAI's."""
 
 
@@ -93,7 +93,7 @@ def parse_kai_queue(raw: Mapping[str, Any]) -> QueueRules:
     with naming("Queue", raw) as name:
         spec = decode(KaiSpec, known_fields(KaiSpec, raw.get("spec")), "spec")
         quotas = {}
-        for key, (resource, units) in _UNITS.items():
+        for key, (resource, units) in KAI_UNITS.items():
             where = f"spec.resources.{key}"
             given = decode(KaiResource, known_fields(KaiResource, spec.resources.get(key)), where)
             quotas[resource] = given.quota_in(units)

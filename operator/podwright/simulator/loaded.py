@@ -63,7 +63,7 @@ from podwright.engine.records.local_budgets import LocalBudgets
 from podwright.engine.records.metrics import Metrics
 from podwright.engine.records.policy_activity import Activities
 from podwright.kube.kinds import KUEUE_FLAVOR, KUEUE_WORKLOAD
-from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES
+from podwright.kube.queues.kinds import QUEUE_KINDS, QueueKind
 from podwright.kube.queues.names import QueueNames
 from podwright.simulator import params
 from podwright.simulator.made_groups import MadeGroups, Put
@@ -146,8 +146,8 @@ class LoadedCluster:
     """
     policy_objects: dict[str, Raw] = field(default_factory=dict)
     """The SchedulerPolicies as they were written, by name."""
-    queue_objects: dict[str, Raw] = field(default_factory=dict)
-    """The valid SchedulingQueues as they were written, by name."""
+    queue_objects: dict[QueueKind, dict[str, Raw]] = field(default_factory=lambda: {kind: {} for kind in QUEUE_KINDS})
+    """By API: the valid queues as they were written, by name."""
     rebalance_objects: dict[str, Raw] = field(default_factory=dict)
     """The RebalancePolicies as they were written, by name."""
     problems: list[str] = field(default_factory=list)
@@ -171,6 +171,12 @@ class LoadedCluster:
     @property
     def cache(self) -> Cache:
         return self.world.cache
+
+    def queue_object(self, name: str) -> tuple[QueueKind, Raw] | None:
+        """The object that is the queue of this name, with its API. None if there is none, or it is invalid."""
+        kind = self.queue_names.holder(name)
+        raw = None if kind is None else self.queue_objects[kind].get(name)
+        return None if kind is None or raw is None else (kind, raw)
 
     @property
     def queues(self) -> Queues:
@@ -426,8 +432,7 @@ class _Reading:
             self._cluster.ignored[str(raw["kind"])] += 1
             return
         take(self._cluster.queue_names, kind, raw)
-        if kind is SCHEDULING_QUEUES:
-            self._cluster.queue_objects[str(raw["metadata"]["name"])] = raw
+        self._cluster.queue_objects[kind][str(raw["metadata"]["name"])] = raw
 
     def _note_refusal(self, result: ApplyResult, raw: Raw) -> None:
         if result.accepted:

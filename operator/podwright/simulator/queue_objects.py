@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from podwright.api.kai_queue import KAI_UNITS
 from podwright.api.own_objects import last_valid
 from podwright.api.scheduler_policy import identity_of
+from podwright.core.framework.validation import key_path
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import Raw
+from podwright.core.objects.raw import Raw, value_at
+from podwright.core.objects.wording import quantity
 from podwright.core.queues.flavors import parts_of
-from podwright.kube.queues.kinds import QUEUE_KINDS, QueueKind
+from podwright.kube.queues.kinds import KAI_QUEUES, QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
 from podwright.kube.queues.names import QueueNames
 
 QUEUE_OBJECTS: Final = frozenset(kind.resource.kind for kind in QUEUE_KINDS)
 """The kinds of queues. Other groups have kinds of the same name."""
+
+
+_OF_KAI: Final = {"limit": "limit", "guarantee": "quota"}
+_OF_VOLCANO: Final = {
+    "limit": ("capability",),
+    "guarantee": ("deserved",),
+    "lendingLimit": ("guarantee", "resource"),
+}
 
 
 def queue_kind_of(raw: Raw) -> QueueKind | None:
@@ -34,6 +45,39 @@ def with_quota(spec: Raw, name: str, change: Callable[[Raw], Raw]) -> dict[str, 
         return {**spec, "flavors": changed}
     resources = spec.get("resources") or {}
     return {**spec, "resources": {**resources, resource: change(resources.get(resource) or {})}}
+
+
+def with_amount(kind: QueueKind, raw: Raw, field: str, name: str, amount: int) -> tuple[dict[str, Any], str] | None:
+    """The queue with another guarantee, limit, lendingLimit or entry of userLimits of a resource, or of one in a flavor,
+    in the core's units; and for other APIs than ours, which field has which value instead of which. None if the API has
+    no such field.
+    """
+    resource, _ = parts_of(name)
+    value: str | int = quantity(resource, amount)
+    if kind is SCHEDULING_QUEUES:
+        if field == "userLimits":
+            return _with(raw, ("spec", field, resource), value), ""
+        return {**raw, "spec": with_quota(raw["spec"], name, lambda quota: {**quota, field: value})}, ""
+    if kind is KAI_QUEUES:
+        key, units = next(((key, units) for key, (ours, units) in KAI_UNITS.items() if ours == resource), ("", 1))
+        if not key or field not in _OF_KAI:
+            return None
+        value = -(-amount // units)
+        path: tuple[str, ...] = ("spec", "resources", key, _OF_KAI[field])
+    else:
+        if field not in _OF_VOLCANO:
+            return None
+        if field == "lendingLimit":  # Volcano says what is kept
+            value = quantity(resource, kind.parse(raw).quotas[resource].guarantee - amount)
+        path = ("spec", *_OF_VOLCANO[field], resource)
+    before = value_at(raw, *path)
+    where = "".join(map(key_path, path)).removeprefix(".")
+    return _with(raw, path, value), f"{where} to {value} instead of {0 if before is None else before}"
+
+
+def _with(raw: Raw, path: Sequence[str], value: object) -> dict[str, Any]:
+    first, *rest = path
+    return {**raw, first: _with(raw.get(first) or {}, rest, value) if rest else value}
 
 
 def begin(names: QueueNames) -> None:

@@ -18,7 +18,6 @@ from typing import Self, TypeVar
 
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import identity_of
-from podwright.api.scheduling_queue import parse_queue
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
@@ -36,6 +35,7 @@ from podwright.simulator.carrying import permitted
 from podwright.simulator.claims import Change, free_claims, take_back, with_claims, write_reserved
 from podwright.simulator.loaded import LoadedCluster, spec_of_template, template_key
 from podwright.simulator.made_groups import kind_of
+from podwright.simulator.queue_objects import queue_kind_of
 
 K = TypeVar("K")
 
@@ -175,20 +175,20 @@ class Trial:
         self.cluster.policies_changed()
 
     def set_queue(self, raw: Raw) -> None:
-        """Adds or replaces a SchedulingQueue. Raises InvalidObjectError, also for what other queues make invalid."""
-        queues, known, names = self.cluster.queues, self.cluster.queue_objects, self.cluster.queue_names
-        rules = parse_queue(raw)
+        """Adds or replaces a queue of any API. Raises InvalidObjectError, also for what other queues make invalid."""
+        queues, names, kind = self.cluster.queues, self.cluster.queue_names, queue_kind_of(raw) or SCHEDULING_QUEUES
+        known, rules = self.cluster.queue_objects[kind], kind.parse(raw)
         name = rules.name
         restore, raw_before = queues.restorer(), known.get(name)
-        before = names.claimed(SCHEDULING_QUEUES, name)
-        names.claim(SCHEDULING_QUEUES, name, rules)
+        before = names.claimed(kind, name)
+        names.claim(kind, name, rules)
         known[name] = raw
 
         def undo() -> None:
             if before is None:
-                names.release(SCHEDULING_QUEUES, name)
+                names.release(kind, name)
             else:
-                names.claim(SCHEDULING_QUEUES, name, before)
+                names.claim(kind, name, before)
             restore()
             _put_back(known, name, raw_before)
 

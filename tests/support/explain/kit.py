@@ -23,6 +23,7 @@ LISTS = {watched.kind: watched.plural_field for watched in WATCHED_KINDS}
 KINDS = {watched.plural_field: watched.kind for watched in WATCHED_KINDS}
 GATES = Features({"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True})
 NOW = 4e9
+QUEUE_WORDS = ("SchedulingQueue", "Queue.scheduling.run.ai", "Queue.scheduling.volcano.sh")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def apply(change: Change, cluster: Cluster, pod: dict[str, Any]) -> tuple[Cluste
     policies = [copy.deepcopy(each) for each in cluster.policies]
     for edit in change.edits:
         own = edit.kind == "Pod" and edit.name == pod["metadata"]["name"]
-        others = {"PodGroup": groups, "SchedulerPolicy": policies, "SchedulingQueue": policies}
+        others = {"PodGroup": groups, "SchedulerPolicy": policies, **dict.fromkeys(QUEUE_WORDS, policies)}
         items = others[edit.kind] if edit.kind in others else objects.setdefault(LISTS[edit.kind], [])
         index = next((i for i, each in enumerate(items) if _is(each, edit)), None)
         match edit.verb:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from podwright.api.kai_queue import KAI_LABEL
+from podwright.api.volcano_queue import VOLCANO_LABEL
+from podwright.kube.kinds import KAI_QUEUE, VOLCANO_QUEUE
 from support.explain.objects import cluster, gang, node, waiting
 from support.explain.situations import Situation
 from support.gangs import volcano
-from support.objects.builders import in_group, make_namespace, make_pod
-from support.objects.queues import queue
+from support.objects.builders import in_group, make_namespace, make_pod, make_policy
+from support.objects.queues import other_queue, queue
 
 GPU = "nvidia.com/gpu"
 LABEL, USER = "podwright.dev/queue", "podwright.dev/user"
+ONE = [node("one", allocatable={GPU: "8"})]
 NODES = [node("one", allocatable={GPU: "8"}), node("two", allocatable={GPU: "8"})]
 
 
@@ -36,6 +40,16 @@ VOLCANO_MEMBERS = [
     for i in range(3)
 ]
 MEMBERS = [waits("a", "2", f"member-{i}", spec=in_group("gang")) for i in range(3)]
+
+
+EVAS = [waits("a", "2", f"member-{i}", labels={LABEL: "a", USER: "eva"}, spec=in_group("gang")) for i in range(3)]
+KAI, OF_KAI, VOLCANO = {KAI_LABEL: "a"}, {"schedulerName": "kai-scheduler"}, {VOLCANO_LABEL: "a"}
+SERVED = [make_policy(name, schedulerName=name) for name in ("kai-scheduler", "volcano")]
+
+
+def kai(name: str, **gpu: float) -> dict[str, Any]:
+    bounds = {"limit": -1, "overQuotaWeight": 1}
+    return other_queue(KAI_QUEUE, name, resources={"gpu": gpu, "cpu": bounds, "memory": bounds})
 
 
 def priority_class(name: str, value: int) -> dict[str, Any]:
@@ -108,7 +122,36 @@ QUEUE_SITUATIONS = (
         waits("a", "2", labels={LABEL: "a", USER: "eva"}),
         "QueueLimit",
         "user eva holds 3 of 4 nvidia.com/gpu in a, and the pod requests 2",
-        ("request 1 nvidia.com/gpu less", "wait until default/a1 ends, which holds 3 nvidia.com/gpu of queue a"),
+        (
+            "request 1 nvidia.com/gpu less",
+            "raise the userLimits of queue a by 1 nvidia.com/gpu, from 4 to 5",
+            "wait until default/a1 ends, which holds 3 nvidia.com/gpu of queue a",
+        ),
+    ),
+    Situation(
+        "what its user may have in its queue, and in the one above",
+        cluster(
+            NODES,
+            [runs("a1", "a", "2", labels={LABEL: "a", USER: "eva"})],
+            [queue("ml", userLimits={GPU: 2}), queue("a", parent="ml", userLimits={GPU: 2})],
+        ),
+        waits("a", "2", labels={LABEL: "a", USER: "eva"}),
+        "QueueLimit",
+        "user eva holds 2 of 2 nvidia.com/gpu in a",
+        (
+            (
+                "raise the userLimits of queue a by 2 nvidia.com/gpu, from 2 to 4"
+                " and raise the userLimits of queue ml by 2 nvidia.com/gpu, from 2 to 4"
+            ),
+        ),
+    ),
+    Situation(
+        "what the user of a group may have",
+        cluster(NODES, EVAS, [queue("a", userLimits={GPU: 3})], [gang(3)]),
+        EVAS[0],
+        "QueueLimit",
+        "user eva holds 2 of 3 nvidia.com/gpu in a, and the pod requests 2 (beside 1 member)",
+        ("raise the userLimits of queue a by 3 nvidia.com/gpu, from 3 to 6",),
     ),
     Situation(
         "what another queue does not lend",
@@ -120,7 +163,94 @@ QUEUE_SITUATIONS = (
         waits("a", "2", spec={"preemptionPolicy": "Never"}),
         "QueueLimit",
         "3 are kept for queues that do not lend them",
-        ("wait until default/a1 ends, which holds 4 nvidia.com/gpu of all queues",),
+        (
+            "raise the lendingLimit of queue b by 1 nvidia.com/gpu, from 1 to 2",
+            "wait until default/a1 ends, which holds 4 nvidia.com/gpu of all queues",
+        ),
+    ),
+    Situation(
+        "what two other queues do not lend",
+        cluster(
+            [node("one", allocatable={GPU: "8"})],
+            [runs("a1", "a", "4")],
+            [
+                limit("a"),
+                *(queue(name, resources={GPU: {"guarantee": 2, "lendingLimit": 0}}) for name in ("b", "c")),
+            ],
+        ),
+        waits("a", "3", spec={"preemptionPolicy": "Never"}),
+        "QueueLimit",
+        "4 are kept for queues that do not lend them",
+        (
+            (
+                "raise the lendingLimit of queue c by 2 nvidia.com/gpu, from 0 to 2"
+                " and raise the lendingLimit of queue b by 1 nvidia.com/gpu, from 0 to 1"
+            ),
+        ),
+    ),
+    Situation(
+        "a pod that is never evicted, above the guarantee",
+        cluster(
+            NODES,
+            [runs("a1", "a", "2", priority=100)],
+            [
+                queue("ml", resources={GPU: {"guarantee": 3}}),
+                queue("a", parent="ml", resources={GPU: {"guarantee": 3}}, nonPreemptiblePriority=100),
+            ],
+        ),
+        waits("a", "2", priority=100),
+        "QueueLimit",
+        "a is guaranteed 3 nvidia.com/gpu, of which pods that are never evicted hold 2",
+        (
+            (
+                "raise the guarantee of queue a by 1 nvidia.com/gpu, from 3 to 4"
+                " and raise the guarantee of queue ml by 1 nvidia.com/gpu, from 3 to 4"
+            ),
+        ),
+    ),
+    Situation(
+        "a limit of a queue of KAI",
+        cluster(NODES, [runs("a1", "a", "2", labels=KAI, spec=OF_KAI)], [*SERVED, kai("a", limit=2.5)]),
+        waits("a", labels=KAI, spec=OF_KAI),
+        "QueueLimit",
+        "a holds 2 of 2 nvidia.com/gpu",
+        ("set spec.resources.gpu.limit to 3 instead of 2.5 in queue a", "wait until default/a1 ends"),
+    ),
+    Situation(
+        "a pod that KAI never evicts, above the quota",
+        cluster(NODES, [], [*SERVED, kai("a", limit=-1, quota=1)]),
+        waits("a", "2", labels=KAI, spec=OF_KAI, priority=100),
+        "QueueLimit",
+        "a is guaranteed 1 nvidia.com/gpu",
+        ("set spec.resources.gpu.quota to 2 instead of 1 in queue a",),
+    ),
+    Situation(
+        "the capability of a queue of Volcano",
+        cluster(
+            NODES,
+            [runs("a1", "a", "2", labels=VOLCANO)],
+            [*SERVED, other_queue(VOLCANO_QUEUE, "a", capability={GPU: 2})],
+        ),
+        waits("a", "3", labels=VOLCANO, spec={"preemptionPolicy": "Never"}),
+        "QueueLimit",
+        "a holds 2 of 2 nvidia.com/gpu",
+        ("set spec.capability[nvidia.com/gpu] to 5 instead of 2 in queue a",),
+    ),
+    Situation(
+        "what a queue of Volcano keeps for itself",
+        cluster(
+            ONE,
+            [runs("a1", "a", "4", labels=VOLCANO)],
+            [
+                *SERVED,
+                other_queue(VOLCANO_QUEUE, "a"),
+                other_queue(VOLCANO_QUEUE, "b", deserved={GPU: 4}, guarantee={"resource": {GPU: 3}}),
+            ],
+        ),
+        waits("a", "2", labels=VOLCANO, spec={"preemptionPolicy": "Never"}),
+        "QueueLimit",
+        "3 are kept for queues that do not lend them",
+        ("set spec.guarantee.resource[nvidia.com/gpu] to 2 instead of 3 in queue b",),
     ),
     Situation(
         "a queue that does not exist",

@@ -90,6 +90,6 @@ def copy_of(cluster: LoadedCluster) -> dict[str, Any]:
             (name, cluster.queues.get(name), dict(cluster.queues.usage(name)), [*cluster.queues.waiting_pods(name)])
             for name in sorted(cluster.queues.names())
         ],
-        "queue objects": dict(cluster.queue_objects),
+        "queue objects": {kind: dict(raws) for kind, raws in cluster.queue_objects.items()},
         "clock": cluster.clock.now,
     }

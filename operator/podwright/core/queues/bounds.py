@@ -44,9 +44,10 @@ class Bounds:
         self._places = places
         self.preferred = places.preferred
 
-    def of(self, pod: PodInfo, *, trying: bool = False) -> Bound | None:
+    def of(self, pod: PodInfo, *, trying: bool = False, amounts: Mapping[str, int] | None = None) -> Bound | None:
         """Returns the bound that forbids the pod to start now; None if it may, has no queue, or has a node. `trying`:
-        count the pods that are tried again, too; a bound on an amount then has no message.
+        count the pods that are tried again, too; a bound on an amount then has no message. `amounts`: what several pods
+        like this one would take, wherever they are.
         """
         accounts = self._accounts
         if not accounts.active or pod.uid in accounts.placed_in:
@@ -67,21 +68,26 @@ class Bounds:
         if name in accounts.structure.shut:
             return Bound(name, accounts.shut_by(name))
         return (
-            self._bound_of(tree, queue, pod, accounts.tracked(tree, pod), trying)
-            or (self.user_limit(tree, queue, pod, trying) if accounts.structure.limiting else None)
-            or (self._in_all_places(pod, trying=trying) if accounts.flavors.named else None)
+            self._bound_of(
+                tree, queue, pod, accounts.tracked(tree, pod) if amounts is None else tree.tracked(amounts), trying
+            )
+            or (self.user_limit(tree, queue, pod, trying, amounts) if accounts.structure.limiting else None)
+            or (self._in_all_places(pod, trying, amounts) if accounts.flavors.named else None)
         )
 
-    def at(self, pod: PodInfo, place: Place, *, trying: bool = False) -> Bound | None:
+    def at(
+        self, pod: PodInfo, place: Place, *, trying: bool = False, amounts: Mapping[str, int] | None = None
+    ) -> Bound | None:
         """Returns the bound that forbids the pod, which has a queue of the tree, to start on nodes of this place.
-        Ignores bounds that hold on all nodes.
+        Ignores bounds that hold on all nodes. `amounts`: see `of`.
         """
         accounts = self._accounts
         tree = accounts.tree()
         queue = tree.get(accounts.queue_of(pod))
         if queue is None or pod.uid in accounts.placed_in:
             return None
-        return self._bound_of(tree, queue, pod, accounts.flavors.taken(accounts.plain_amounts(pod), place), trying)
+        amounts = accounts.plain_amounts(pod) if amounts is None else amounts
+        return self._bound_of(tree, queue, pod, accounts.flavors.taken(amounts, place), trying)
 
     def together(
         self, pods: Sequence[PodInfo], needed: int, *, trying: bool = False, promised: bool = False
@@ -223,8 +229,16 @@ class Bounds:
                 tried = above.trying.get(resource, 0) if trying else 0
                 if held + promised + tried + amount > limit:
                     message = "" if trying else _over_limit(queue, above, resource, amount, promised)
+                    over = held + promised + amount - limit
                     return Bound(
-                        above.spec.name, message, resource, held=held, limit=limit, requested=amount, kind="limit"
+                        above.spec.name,
+                        message,
+                        resource,
+                        held=held,
+                        limit=limit,
+                        requested=amount,
+                        over=over,
+                        kind="limit",
                     )
         return None
 
@@ -257,8 +271,16 @@ class Bounds:
                         message += (
                             f", {amount_text(resource, promised)} more is promised to pods that are nominated to nodes"
                         )
+                    over = held + kept + promised + amount - limit
                     return Bound(
-                        above.spec.name, message, resource, held=held, limit=limit, requested=amount, kind="kept"
+                        above.spec.name,
+                        message,
+                        resource,
+                        held=held,
+                        limit=limit,
+                        requested=amount,
+                        over=over,
+                        kind="kept",
                     )
         return None
 
@@ -283,15 +305,25 @@ class Bounds:
                         f" hold {held_text}, and the pod, which is one of these{by_policy}, requests"
                         f" {amount_text(resource, amount)}"
                     )
+                    over = held + amount - limit
                     return Bound(
-                        above.spec.name, message, resource, held=held, limit=limit, requested=amount, kind="guarantee"
+                        above.spec.name,
+                        message,
+                        resource,
+                        held=held,
+                        limit=limit,
+                        requested=amount,
+                        over=over,
+                        kind="guarantee",
                     )
         return None
 
-    def user_limit(self, tree: QueueTree, queue: Queue, pod: PodInfo, trying: bool) -> Bound | None:
+    def user_limit(
+        self, tree: QueueTree, queue: Queue, pod: PodInfo, trying: bool, amounts: Mapping[str, int] | None = None
+    ) -> Bound | None:
         """The limits of the pod's user in its queue, and in those above, where the pods of all queues below count."""
         accounts, user = self._accounts, self._accounts.membership.user_of(pod)
-        amounts = accounts.plain_amounts(pod) if user else {}
+        amounts = accounts.plain_amounts(pod) if amounts is None and user else amounts or {}
         for name in queue.names() if user else ():
             if name not in accounts.structure.limiting:
                 continue
@@ -309,14 +341,15 @@ class Bounds:
                 message = f"user {user} holds {amount_text(resource, held)} of {amount_text(resource, limit)} {resource} in {name}"
                 if held < limit:
                     message += f", and the pod requests {amount_text(resource, amount)}"
-                return Bound(name, message, resource, held=held, limit=limit, requested=amount, kind="user")
+                over = held + amount - limit
+                return Bound(name, message, resource, held=held, limit=limit, requested=amount, over=over, kind="user")
         return None
 
-    def _in_all_places(self, pod: PodInfo, *, trying: bool) -> Bound | None:
+    def _in_all_places(self, pod: PodInfo, trying: bool, amounts: Mapping[str, int] | None) -> Bound | None:
         """Returns the bound that forbids the pod to start in all its places; None if it may start in one of them."""
         found: list[Bound] = []
         for place in self._places.of(pod):
-            bound = self.at(pod, place, trying=trying)
+            bound = self.at(pod, place, trying=trying, amounts=amounts)
             if bound is None:
                 return None
             found.append(bound)

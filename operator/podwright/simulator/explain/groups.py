@@ -136,9 +136,15 @@ def _rejected(rejection: Rejection) -> Iterator[Rejected]:
 def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejected], decision: GangRejection) -> Cause:
     # The minimum of a composite group is a number of groups.
     least = cache.groups.lacking(group) if group.composite else group.min_count
-    if QUEUE_QUOTA in decision.plugins and not decision.attempts:
-        name = group.title
-        text = f"its group {name} of {counted(least, 'member')} is kept waiting by a queue: {_own_words(decision)}"
+    if QUEUE_QUOTA in decision.plugins and not groups:
+        name, first = (
+            group.title,
+            next((each for each in decision.attempts.values() if isinstance(each, Rejection)), None),
+        )
+        status = None if first is None else first.diagnosis.pre_filter
+        beside = f" (beside {counted(fitting, 'member')})" if fitting else ""
+        words = _own_words(decision) if status is None else f"{status.message}{beside}"
+        text = f"its group {name} of {counted(least, 'member')} is kept waiting by a queue: {words}"
         return Cause(reason="QueueLimit", text=text, plugin=QUEUE_QUOTA)
     why = ", ".join(f"{each.reason} on {counted(each.nodes, 'node')}" for each in groups[:2])
     need = counted(least, "member")

@@ -10,6 +10,7 @@ from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw
 from podwright.core.objects.similar_names import did_you_mean
+from podwright.kube.queues.kinds import SCHEDULING_QUEUES
 from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Hypothesis, HypothesisError, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes, drain_node, remove_node
 from podwright.simulator.hypotheses.pod_changes import add_pods, scale_workload
@@ -39,7 +40,7 @@ def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> App
         _set_object(trial, raw, place_of(raw, f"objects[{index}]"))
     for text in hypothesis.set_fields:
         applied.go_on()
-        _set_object(trial, with_field(trial.cluster.queue_objects, text), f"set: {text!r}")
+        _set_object(trial, with_field(trial.cluster.queue_objects[SCHEDULING_QUEUES], text), f"set: {text!r}")
     drain_queues(trial, applied)
     for added in hypothesis.add_nodes:
         add_nodes(trial, added, applied)

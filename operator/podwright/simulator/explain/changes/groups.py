@@ -30,7 +30,7 @@ from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.node_edits import creation, shapes
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import combined
-from podwright.simulator.explain.changes.queues import lifts, priorities_above, shorts
+from podwright.simulator.explain.changes.queues import held_back, lifts, priorities_above
 from podwright.simulator.explain.changes.trials import ClusterChange, Trials
 from podwright.simulator.explain.results import Change, Edit, victims_of
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
@@ -125,14 +125,15 @@ class GroupChanges:
         if QUEUE_QUOTA not in decision.plugins or len({queues.queue_of(each) for each in waiting}) > 1:
             return
         needed = max(1, self._trials.cache.groups.lacking(self._group))
-        found = shorts(queues, waiting, needed, nominated=False) if queues.queue_of(waiting[0]) else []
-        less = {parts_of(each.resource)[0]: -(-(each.wanted - each.free) // needed) for each in reversed(found)}
+        bounds, raised = held_back(cluster, waiting, needed)
+        less = {parts_of(each.resource)[0]: -(-min(each.requested, each.over) // needed) for each in reversed(bounds)}
         planned = self._with_less(less) if less and PODS not in less else None
         if planned is not None:
             yield planned
-        yield from islice(self._above_others(priorities_above(cluster, self._pod) if found else ()), 1)
+        limited = bounds and bounds[0].kind == "limit"
+        yield from islice(self._above_others(priorities_above(cluster, self._pod) if limited else ()), 1)
         kinds: set[str] = set()
-        for lift in lifts(cluster, waiting, found):
+        for lift in lifts(cluster, waiting[0], bounds, raised):
             kind = lift.text.partition(" ")[0]
             if kind not in kinds and (change := self._lifted(lift)) is not None:
                 kinds.add(kind)

@@ -14,85 +14,102 @@ from typing import Any, Final
 from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.framework.explaining import CLOSE, editable
 from podwright.core.gangs.run_times import run_times_of
-from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import format_duration
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.wording import listed, quantity
+from podwright.core.objects.wording import listed
 from podwright.core.queues.amounts import amount_text
-from podwright.core.queues.flavors import OF, parts_of
+from podwright.core.queues.bound import Bound
 from podwright.core.queues.membership import USER_LABEL
 from podwright.core.queues.queues import QUEUE_LABEL, Queues
-from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA
-from podwright.simulator.explain.changes.patches import merged
+from podwright.kube.queues.kinds import SCHEDULING_QUEUES
+from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import OPTIONS
 from podwright.simulator.explain.changes.trials import ClusterChange, with_objects, without_pods
 from podwright.simulator.explain.results import Edit
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.queue_objects import with_quota
+from podwright.simulator.queue_objects import with_amount
 from podwright.simulator.trial import Trial
 
 SINGLES: Final = 4
 """How many pods are tried alone."""
+_MOST_BOUNDS: Final = 8
+"""How many amounts are raised together."""
+_FIELDS: Final = {"limit": "limit", "guarantee": "guarantee", "user": "userLimits"}
+"""By kind of a bound: the field that says it."""
 _FAR_ABOVE: Final = 2_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Short:
-    """A limit that is too low: `queue` holds, or has promised, `held` of `limit`, and `wanted` are to be added."""
-
-    queue: str
-    resource: str
-    limit: int
-    held: int
-    wanted: int
-
-    @property
-    def over(self) -> int:
-        """By how much the limit is too low."""
-        return self.held + self.wanted - self.limit
-
-    @property
-    def free(self) -> int:
-        """The amount below the limit."""
-        return max(0, self.limit - self.held)
-
-
-def shorts(queues: Queues, pods: Sequence[PodInfo], needed: int, nominated: bool) -> Sequence[Short]:
-    """The limits that are too low for so many of these pods, which are in one queue; the queue's own first.
-
-    `nominated`: what is promised to other nominated pods does not count.
+def held_back(
+    cluster: LoadedCluster, pods: Sequence[PodInfo], needed: int
+) -> tuple[Sequence[Bound], ClusterChange | None]:
+    """The amounts that forbid so many of these pods, which are in one queue, to start, in the order in which they are
+    met; and the change that raises each just enough. None if no change does.
     """
-    wanted, bound = least([queues.plain_amounts(pod) for pod in pods], needed), queues.bounds.of(pods[0])
-    found = _too_low(queues, pods, wanted, nominated=nominated)
-    for place in queues.places.of(pods[0]) if not found and bound is not None and OF in bound.resource else ():
-        if found := _too_low(queues, pods, queues.flavors.taken(wanted, place), nominated=nominated):
-            break
-    return found
+    queues, found = cluster.queues, list[Bound]()
+    amounts = least([queues.plain_amounts(pod) for pod in pods], needed)
+    with Trial(cluster) as trial:
+        raised = _Raised(cluster, trial)
+        while (bound := queues.bounds.of(pods[0], amounts=amounts)) is not None and bound.resource:
+            found.append(bound)
+            if len(found) > _MOST_BOUNDS or not raised.lift(bound, queues.queue_of(pods[0])):
+                return found, None
+    return found, raised.change() if found and bound is None else None
 
 
-def _too_low(queues: Queues, pods: Sequence[PodInfo], wanted: Mapping[str, int], *, nominated: bool) -> list[Short]:
-    found = []
-    behind = {} if nominated else queues.bounds.promised_behind(pods)
-    for name in queues.path(queues.queue_of(pods[0])):
-        rules = queues.get(name)
-        held, promised = queues.usage(name), {} if nominated else queues.queue(name).promised
-        for resource, amount in wanted.items():
-            limit = UNBOUNDED if rules is None else rules.quotas.get(resource, NO_QUOTA).limit
-            taken = held.get(resource, 0) + max(0, promised.get(resource, 0) - behind.get(resource, 0))
-            if amount and UNBOUNDED != limit < taken + amount:
-                found.append(Short(name, resource, limit, taken, amount))
-    return found
+class _Raised:
+    """Amounts of queues that are raised one after the other in a trial."""
 
+    def __init__(self, cluster: LoadedCluster, trial: Trial) -> None:
+        self._cluster = cluster
+        self._trial = trial
+        self._texts: list[str] = []
+        self._raws: dict[str, Mapping[str, Any]] = {}
 
-def other_short(queues: Queues, pod: PodInfo) -> Sequence[Short]:
-    """The bound that holds the pod back if it is an amount other than a limit of a queue: what a user may have, what is
-    kept for queues that do not lend, or what pods that are never evicted may have.
-    """
-    found = queues.bounds.of(pod)
-    if found is None or not found.resource:
-        return ()
-    return (Short(found.queue, found.resource, found.limit, found.held, found.requested),)
+    def lift(self, bound: Bound, queue: str) -> bool:
+        """Raises what this bound of a pod of the queue is about. Returns whether that is possible."""
+        if bound.kind != "kept":
+            return self.set(bound.queue, _FIELDS[bound.kind], bound.resource, bound.limit, bound.limit + bound.over)
+        tree, resource, own = self._cluster.queues.tree(), bound.resource, self._cluster.queues.path(queue)
+        below = tree.below([bound.queue]) if bound.queue else tree.keeping
+        spare = {
+            name: each.keeps.get(resource, 0) - each.held.get(resource, 0)
+            for name in below & tree.keeping - {*own}
+            for each in [self._cluster.queues.queue(name)]
+        }
+        name = max(spare, key=lambda each: (spare[each], each), default="")
+        rules = self._cluster.queues.get(name)
+        if rules is None or spare[name] <= 0:
+            return False
+        lent = rules.lending[resource]
+        return self.set(name, "lendingLimit", resource, lent, lent + min(bound.over, spare[name]))
+
+    def set(self, name: str, field: str, resource: str, before: int, after: int) -> bool:
+        """If that is a guarantee, those of the queues above follow where they would contradict it."""
+        found = self._cluster.queue_object(name)
+        made = None if found is None else with_amount(*found, field, resource, after)
+        if made is None:
+            return False
+        raw, own_words = made
+        try:
+            self._trial.set_queue(raw)
+        except InvalidObjectError:
+            return False
+        self._raws[name] = raw
+        amounts = [amount_text(resource, each) for each in (after - before, before, after)]
+        words = "raise the {} of queue {} by {} {}, from {} to {}".format(
+            field, name, amounts[0], resource, *amounts[1:]
+        )
+        self._texts.append(f"set {own_words} in queue {name}" if own_words else words)
+        above = self._cluster.queues.queue(name).parent
+        own = NO_QUOTA if above is None else above.spec.quotas.get(resource, NO_QUOTA)
+        if field != "guarantee" or above is None or not 0 < own.guarantee < above.guaranteed.get(resource, 0):
+            return True
+        return self.set(above.spec.name, field, resource, own.guarantee, above.guaranteed[resource])
+
+    def change(self) -> ClusterChange:
+        return _of_queues(self._cluster, " and ".join(self._texts), self._raws)
 
 
 def least(amounts: Sequence[Mapping[str, int]], needed: int) -> Mapping[str, int]:
@@ -107,51 +124,29 @@ def priorities_above(cluster: LoadedCluster, pod: PodInfo) -> Sequence[int]:
     return sorted({other.priority + 1 for other in placed if pod.priority <= other.priority < _FAR_ABOVE})[:2]
 
 
-def lifts(cluster: LoadedCluster, pods: Sequence[PodInfo], found: Sequence[Short]) -> Iterator[ClusterChange]:
-    """`found`: the limits that are too low for the pods; none: another bound holds the first pod back."""
-    if found:
-        yield from _raised(cluster, found)
-        yield from _ended(cluster, found[0])
-    elif others := other_short(cluster.queues, pods[0]):
-        yield from _ended(cluster, others[0], like=pods[0])
+def lifts(
+    cluster: LoadedCluster, pod: PodInfo, bounds: Sequence[Bound], raised: ClusterChange | None
+) -> Iterator[ClusterChange]:
+    """What would lift the bounds of the pod, which `held_back` found; none: another bound holds it back."""
+    if raised is not None:
+        yield raised
+    if bounds:
+        yield from _ended(cluster, bounds[0], pod)
     else:
-        yield from _opened(cluster, pods[0])
-        yield from _admitted(cluster, pods[0])
+        yield from _opened(cluster, pod)
+        yield from _admitted(cluster, pod)
 
 
-def _raised(cluster: LoadedCluster, found: Sequence[Short]) -> Iterator[ClusterChange]:
-    """Higher limits, which are just enough."""
-    patches: dict[str, dict[str, Any]] = {}
-    for each in found:
-        if each.queue not in cluster.queue_objects:
-            return  # its newest version is invalid
-        patch, (resource, flavor) = patches.setdefault(each.queue, {}), parts_of(each.resource)
-        limit = {"limit": quantity(resource, each.held + each.wanted)}
-        if flavor:
-            spec = {**cluster.queue_objects[each.queue]["spec"], **patch}
-            patch["flavors"] = with_quota(spec, each.resource, partial(_with_limit, limit))["flavors"]
-        else:
-            patch.setdefault("resources", {})[resource] = limit
-    texts = [
-        f"raise the limit of queue {each.queue} by {amount_text(each.resource, each.over)} {each.resource},"
-        f" from {amount_text(each.resource, each.limit)} to {amount_text(each.resource, each.held + each.wanted)}"
-        for each in found
-    ]
-    yield _of_queues(cluster, " and ".join(texts), patches)
-
-
-def _with_limit(limit: Mapping[str, Any], quota: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**quota, **limit}
-
-
-def _of_queues(cluster: LoadedCluster, text: str, patches: Mapping[str, Mapping[str, Any]]) -> ClusterChange:
-    """`patches`: of the specs, by queue; `resources` merges with what is there."""
-    known = cluster.queue_objects
-    raws = [{**known[name], "spec": merged(known[name]["spec"], patch)} for name, patch in patches.items()]
-    edits = tuple(
-        Edit(verb="patch", kind=QUEUE_KIND, name=name, object={"spec": patch}) for name, patch in patches.items()
-    )
-    return ClusterChange(text, edits, partial(_set_queues, raws))
+def _of_queues(cluster: LoadedCluster, text: str, raws: Mapping[str, Mapping[str, Any]]) -> ClusterChange:
+    """These queues in place of those of the same names."""
+    edits = []
+    for name, raw in raws.items():
+        found = cluster.queue_object(name)
+        assert found is not None, "it was changed"
+        kind, before = found
+        kind_name = QUEUE_KIND if kind is SCHEDULING_QUEUES else kind.key
+        edits.append(Edit(verb="patch", kind=kind_name, name=name, object=difference(before, raw)))
+    return ClusterChange(text, tuple(edits), partial(_set_queues, [*raws.values()]))
 
 
 def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
@@ -159,10 +154,10 @@ def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
         trial.set_queue(raw)
 
 
-def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) -> Iterator[ClusterChange]:
+def _ended(cluster: LoadedCluster, short: Bound, like: PodInfo) -> Iterator[ClusterChange]:
     """Pods of the queue whose end frees enough: some that are enough alone, those that are ending first, then the
-    smallest; then the greatest together. `like`: the bound is not a limit of the queue, but may be one of this pod's
-    user: the greatest pods of that user come first.
+    smallest; then the greatest together. If the bound is no limit of the queue, it may be one of the user of `like`: the
+    greatest pods of that user come first.
     """
     queues = cluster.queues
 
@@ -171,7 +166,7 @@ def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) ->
 
     holding = [pod for name in _names_below(queues, short.queue) for pod in queues.placed_pods(name) if amount(pod)]
     enough = [pod for pod in holding if amount(pod) >= short.over]
-    if like is None:
+    if short.kind == "limit":
         enough.sort(key=lambda pod: (not pod.terminating, amount(pod), pod.priority, pod.key))
     else:
         user = like.labels.get(USER_LABEL)
@@ -188,7 +183,7 @@ def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) ->
             return
 
 
-def _end_of(cluster: LoadedCluster, short: Short, pods: Sequence[PodInfo]) -> ClusterChange:
+def _end_of(cluster: LoadedCluster, short: Bound, pods: Sequence[PodInfo]) -> ClusterChange:
     now = cluster.clock()
     last = max(run_times_of(cluster.cache).end_of(pod, now) for pod in pods) - now
     expected = "" if last == inf else f" (expected in {format_duration(round(last))})"
@@ -209,16 +204,19 @@ def _opened(cluster: LoadedCluster, pod: PodInfo) -> Iterator[ClusterChange]:
         for name in queues.path(queues.queue_of(pod))
         if (rules := queues.get(name)) is not None and rules.state != "Open"
     ]
-    if shut and all(name in cluster.queue_objects for name in shut):
+    known = cluster.queue_objects[SCHEDULING_QUEUES]
+    if shut and all(name in known for name in shut):
         text = f"open {'queue' if len(shut) == 1 else 'queues'} {listed(shut)}"
-        yield _of_queues(cluster, text, {name: {"state": "Open"} for name in shut})
+        yield _of_queues(
+            cluster, text, {name: {**known[name], "spec": {**known[name]["spec"], "state": "Open"}} for name in shut}
+        )
 
 
 def _admitted(cluster: LoadedCluster, pod: PodInfo) -> Iterator[ClusterChange]:
     """The namespace has the labels that the queue, and those above it, ask for."""
     found = cluster.queues.bounds.of(pod)
     above = () if found is None else cluster.queues.path(found.queue)
-    specs = [cluster.queue_objects.get(name, {}).get("spec") or {} for name in above]
+    specs = [cluster.queue_objects[SCHEDULING_QUEUES].get(name, {}).get("spec") or {} for name in above]
     wanted = {
         key: value
         for spec in specs

@@ -24,6 +24,7 @@ from podwright.core.plugins.devices.explained import open_claims
 from podwright.core.plugins.resources.explained import with_less
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.volumes.explained import claim_users
+from podwright.core.queues.bound import Bound
 from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.nodeinfo import NodeInfo
@@ -33,7 +34,12 @@ from podwright.simulator.explain.changes.moves import Moves, moves_from
 from podwright.simulator.explain.changes.node_edits import creation, edit_for, patch_of, shapes
 from podwright.simulator.explain.changes.patches import difference, merged
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
-from podwright.simulator.explain.changes.queues import Short, lifts, other_queues, other_short, priorities_above, shorts
+from podwright.simulator.explain.changes.queues import (
+    held_back,
+    lifts,
+    other_queues,
+    priorities_above,
+)
 from podwright.simulator.explain.changes.rules import without_rule
 from podwright.simulator.explain.changes.trials import ClusterChange, Trials, without_pods
 from podwright.simulator.explain.changes.volumes import emptied, labels_reaching, lacking, remounted
@@ -150,23 +156,23 @@ class ChangeSearch:
         status, cluster, pod = self._verdicts.diagnosis.pre_filter, self._trials.cluster, self._pod
         if status is None or status.plugin != QUEUE_QUOTA:
             return
-        nominated = bool(self._cache.nominator.node_of(pod.uid))
-        found = shorts(cluster.queues, [pod], 1, nominated) if cluster.queues.queue_of(pod) else []
-        yield from islice(self._of_less(found or other_short(cluster.queues, pod)), 1)
-        yield from islice(self._above_others(priorities_above(cluster, pod)) if found else (), 1)
+        bounds, raised = held_back(cluster, [pod], 1)
+        yield from islice(self._of_less(bounds), 1)
+        limited = bounds and bounds[0].kind == "limit"
+        yield from islice(self._above_others(priorities_above(cluster, pod)) if limited else (), 1)
         kinds: set[str] = set()
-        for lift in lifts(cluster, [pod], found):
+        for lift in lifts(cluster, pod, bounds, raised):
             kind = lift.text.partition(" ")[0]
             if kind not in kinds and not self._spent and (change := self._lifted(lift)) is not None:
                 kinds.add(kind)
                 yield change
 
-    def _of_less(self, found: Sequence[Short]) -> Iterator[Change]:
+    def _of_less(self, found: Sequence[Bound]) -> Iterator[Change]:
         """The pod with the requests for which the limits leave enough, or in another queue."""
         less: dict[str, int] = {}
         for each in found:
             resource, _ = parts_of(each.resource)
-            less[resource] = max(less.get(resource, 0), each.wanted - each.free)
+            less[resource] = max(less.get(resource, 0), min(each.requested, each.over))
         if less and PODS not in less and (option := with_less(self._pod, less)) is not None:
             change = tried(self._trials, self._pod, option.text, option.raw)
             if change is not None:
