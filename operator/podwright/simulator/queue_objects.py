@@ -48,9 +48,10 @@ def with_quota(spec: Raw, name: str, change: Callable[[Raw], Raw]) -> dict[str, 
 
 
 def with_amount(kind: QueueKind, raw: Raw, field: str, name: str, amount: int) -> tuple[dict[str, Any], str] | None:
-    """The queue with another guarantee, limit, lendingLimit or entry of userLimits of a resource, or of one in a flavor,
-    in the core's units; and for other APIs than ours, which field has which value instead of which. None if the API has
-    no such field.
+    """Returns the queue with another guarantee, limit, lendingLimit or entry of userLimits, and for other APIs than
+    ours which field of theirs that is, with its values. None if the API has no such field.
+
+    `name`: a resource, or one in a flavor; `amount`: in the core's units.
     """
     resource, _ = parts_of(name)
     value: str | int = quantity(resource, amount)

@@ -41,6 +41,7 @@ VOLCANO_MEMBERS = [
 ]
 MEMBERS = [waits("a", "2", f"member-{i}", spec=in_group("gang")) for i in range(3)]
 
+FOUR = [runs(f"b{i}", "b", "1") for i in range(4)]
 
 EVAS = [waits("a", "2", f"member-{i}", labels={LABEL: "a", USER: "eva"}, spec=in_group("gang")) for i in range(3)]
 KAI, OF_KAI, VOLCANO = {KAI_LABEL: "a"}, {"schedulerName": "kai-scheduler"}, {VOLCANO_LABEL: "a"}
@@ -209,6 +210,41 @@ QUEUE_SITUATIONS = (
         ),
     ),
     Situation(
+        "a queue that is at its share",
+        cluster(ONE, [runs("a1", "a", "4"), *FOUR, waits("a")], [limit("a"), limit("b")]),
+        waits("a"),
+        "InsufficientResources",
+        "too little nvidia.com/gpu is free",
+        ("raise the guarantee of queue a by 2 nvidia.com/gpu, from 0 to 2, to preempt 1 pod: default/b3 (priority 0)",),
+    ),
+    Situation(
+        "a queue at its share below another one that is, too",
+        cluster(
+            ONE,
+            [runs("a1", "a", "4"), *FOUR, waits("a")],
+            [limit("ml"), limit("a", parent="ml"), limit("b")],
+        ),
+        waits("a"),
+        "InsufficientResources",
+        "too little nvidia.com/gpu is free",
+        (
+            "raise the guarantee of queue ml by 2 nvidia.com/gpu, from 0 to 2, to preempt 1 pod: default/b3 (priority 0)",
+        ),
+    ),
+    Situation(
+        "a group whose queue is at its share",
+        cluster(
+            ONE,
+            [runs("a1", "a", "4"), *FOUR, *MEMBERS[:2]],
+            [limit("a"), limit("b", "4")],
+            [gang(2)],
+        ),
+        MEMBERS[0],
+        "GangNoRoom",
+        "needs room for 2 members at once",
+        ("raise the guarantee of queue a by 8 nvidia.com/gpu, from 0 to 8, to preempt 4 pods",),
+    ),
+    Situation(
         "a limit of a queue of KAI",
         cluster(NODES, [runs("a1", "a", "2", labels=KAI, spec=OF_KAI)], [*SERVED, kai("a", limit=2.5)]),
         waits("a", labels=KAI, spec=OF_KAI),
@@ -223,6 +259,22 @@ QUEUE_SITUATIONS = (
         "QueueLimit",
         "a is guaranteed 1 nvidia.com/gpu",
         ("set spec.resources.gpu.quota to 2 instead of 1 in queue a",),
+    ),
+    Situation(
+        "a queue of KAI that is at its share",
+        cluster(
+            ONE,
+            [
+                runs("a1", "a", "4", labels=KAI, spec=OF_KAI),
+                *FOUR,
+                waits("a", labels=KAI, spec=OF_KAI),
+            ],
+            [*SERVED, kai("a", limit=-1, overQuotaWeight=1), limit("b")],
+        ),
+        waits("a", labels=KAI, spec=OF_KAI),
+        "InsufficientResources",
+        "too little nvidia.com/gpu is free",
+        ("set spec.resources.gpu.quota to 2 instead of 0 in queue a, to preempt 1 pod: default/b3 (priority 0)",),
     ),
     Situation(
         "the capability of a queue of Volcano",

@@ -281,12 +281,10 @@ class QueueClaim:
         """Why nobody, or not enough, could be evicted, as far as it has been tried: which of the claim's queues is at
         its share, and what keeps the units that it has looked at. Empty if it is neither.
         """
-        over = ((i, level, r) for i, level in enumerate(self._path) for r in self._judged if self._above(level, r) > 0)
-        index, at, resource = next(over, (len(self._path), None, ""))
+        index, at = next(self.above_share(), (len(self._path), None))
         told = self._refusals.texts(index)
         if at is not None and not self._limits:
-            held = at.left.get(resource, 0) + self._promised_in(at.queue.spec.name, resource)
-            told.insert(0, at_share(at.queue, resource, held, self._judged[resource], self._who).message)
+            told.insert(0, at.message)
         if not told and self._main in self._lacks and not self._limits:
             others = [
                 (left, level.queue.spec.name, kept)
@@ -298,6 +296,16 @@ class QueueClaim:
                 self._refuse_kept(name, self._levels[name], self._main, 0, kept)
             told = self._refusals.texts(index)
         return "; ".join(told)
+
+    def above_share(self) -> Iterator[tuple[int, Bound]]:
+        """Where the claim would be above the larger of guarantee and share: how many of its levels are below that
+        queue, and the bound. The lowest queue first.
+        """
+        for index, level in enumerate(self._path):
+            for resource, amount in self._judged.items():
+                if self._above(level, resource) > 0:
+                    held = level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource)
+                    yield index, at_share(level.queue, resource, held, amount, self._who)
 
     def _stays_away(self, pod: PodInfo) -> bool:
         """True if the pod terminates, or would leave its room to the claim. System-critical pods leave room to

@@ -8,6 +8,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from podwright.core.cycle import Rejection
 from podwright.core.framework.explaining import PodChange
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangDecision, GangPlacement, GangRejection
+from podwright.core.gangs.gang_preemption import priority_of
 from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
@@ -24,13 +26,15 @@ from podwright.core.objects.wording import counted, listed
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.plugins.resources.explained import lacking, with_less
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
+from podwright.core.preemption.budgets import BudgetRules
+from podwright.core.preemption.queue_claims import claim_of
 from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.node_edits import creation, shapes
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import combined
-from podwright.simulator.explain.changes.queues import held_back, lifts, priorities_above
+from podwright.simulator.explain.changes.queues import held_back, least_guarantee, lifts, priorities_above
 from podwright.simulator.explain.changes.trials import ClusterChange, Trials
 from podwright.simulator.explain.results import Change, Edit, victims_of
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
@@ -112,6 +116,7 @@ class GroupChanges:
 
     def for_rejected(self, decision: GangRejection) -> Iterator[Change]:
         yield from self._of_queue(decision)
+        yield from islice(self._of_share(decision), 1)
         yield from self._less(decision)
         yield from self._alike(decision)
         fit = len(decision.attempts) - sum(isinstance(each, Rejection) for each in decision.attempts.values())
@@ -139,8 +144,20 @@ class GroupChanges:
                 kinds.add(kind)
                 yield change
 
-    def _lifted(self, lift: ClusterChange) -> Change | None:
-        """The change of the cluster, if it places the group: at once, after preemption, or with a further change."""
+    def _of_share(self, decision: GangRejection) -> Iterator[Change]:
+        """The least guarantee with which the group may have pods of other queues evicted, if it may not now."""
+        waiting, cluster, cache = self._waiting, self._trials.cluster, self._trials.cache
+        if decision.preemption is not None or QUEUE_QUOTA in decision.plugins or not cluster.queues.active:
+            return
+        needed = waiting[: max(1, cache.groups.lacking(self._group))]
+        for place, _ in cluster.queues.places.shared_by(needed):
+            priority = priority_of(self._group, needed)
+            claim = claim_of(cache, needed, priority, BudgetRules(()), cluster.clock(), place)
+            if (found := least_guarantee(cluster, claim, partial(self._lifted, further=False))) is not None:
+                yield found
+
+    def _lifted(self, lift: ClusterChange, *, further: bool = True) -> Change | None:
+        """The change of the cluster, if it places the group: at once, after preemption, or with a `further` change."""
         self._trials.tried[lift.text] = None
         waiting = self._waiting  # before the change
         with Trial(self._trials.cluster) as trial:
@@ -150,7 +167,8 @@ class GroupChanges:
                 return None
             decision = self._decide(waiting)
             if (
-                isinstance(decision, GangRejection)
+                further
+                and isinstance(decision, GangRejection)
                 and decision.preemption is None
                 and QUEUE_QUOTA not in decision.plugins
             ):

@@ -5,7 +5,7 @@ caller tries each: for a pod `search`, for a pod group `groups`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from math import inf
@@ -18,6 +18,7 @@ from podwright.core.objects.durations import format_duration
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.wording import listed
+from podwright.core.preemption.queue_claims import QueueClaim
 from podwright.core.queues.amounts import amount_text
 from podwright.core.queues.bound import Bound
 from podwright.core.queues.membership import USER_LABEL
@@ -27,7 +28,7 @@ from podwright.kube.queues.kinds import SCHEDULING_QUEUES
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import OPTIONS
 from podwright.simulator.explain.changes.trials import ClusterChange, with_objects, without_pods
-from podwright.simulator.explain.results import Edit
+from podwright.simulator.explain.results import Change, Edit
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.queue_objects import with_amount
 from podwright.simulator.trial import Trial
@@ -36,6 +37,10 @@ SINGLES: Final = 4
 """How many pods are tried alone."""
 _MOST_BOUNDS: Final = 8
 """How many amounts are raised together."""
+_MOST_LEVELS: Final = 3
+"""Of how many queues, one above the other, guarantees are raised together."""
+_PARTS: Final = 64
+"""The steps in which greater guarantees are tried."""
 _FIELDS: Final = {"limit": "limit", "guarantee": "guarantee", "user": "userLimits"}
 """By kind of a bound: the field that says it."""
 _FAR_ABOVE: Final = 2_000_000_000
@@ -112,6 +117,44 @@ class _Raised:
         return _of_queues(self._cluster, " and ".join(self._texts), self._raws)
 
 
+def least_guarantee(
+    cluster: LoadedCluster, claim: QueueClaim | None, lifted: Callable[[ClusterChange], Change | None]
+) -> Change | None:
+    """The least guarantees with which a claim may take what it needs from queues that are above theirs: of its own
+    queue, or of those above that are at their shares, or of both. `lifted`: what a change of the cluster leads to.
+    """
+    over = [] if claim is None else [bound for _, bound in claim.above_share()]
+    names = [*dict.fromkeys(bound.queue for bound in over)][:_MOST_LEVELS]
+    options = (tuple(names[first:last]) for last in range(1, len(names) + 1) for first in (last - 1, 0))
+    for raised in dict.fromkeys(options):
+        some = [bound for bound in over if bound.queue in raised]
+        best, enough, too_little = None, _PARTS, 0
+        while enough - too_little > (best is not None):
+            parts = enough if best is None else (enough + too_little) // 2
+            change = _guaranteed(cluster, some, parts)
+            if change is not None and (found := lifted(change)) is not None:
+                best, enough = found, parts
+            elif best is None:
+                break
+            else:
+                too_little = parts
+        if best is not None:
+            return best
+    return None
+
+
+def _guaranteed(cluster: LoadedCluster, bounds: Sequence[Bound], parts: int) -> ClusterChange | None:
+    """The guarantees raised by `parts` of the _PARTS of the way to what the bounds ask for."""
+    with Trial(cluster) as trial:
+        raised = _Raised(cluster, trial)
+        for each in bounds:
+            before = cluster.queues.queue(each.queue).guarantee(each.resource)
+            after = before + -(-(each.limit + each.over - before) * parts // _PARTS)
+            if after > before and not raised.set(each.queue, "guarantee", each.resource, before, after):
+                return None
+    return raised.change()
+
+
 def least(amounts: Sequence[Mapping[str, int]], needed: int) -> Mapping[str, int]:
     """By resource: the least that so many of these pods request together. `amounts`: what each requests."""
     resources = dict.fromkeys(resource for each in amounts for resource in each)
@@ -156,8 +199,8 @@ def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
 
 def _ended(cluster: LoadedCluster, short: Bound, like: PodInfo) -> Iterator[ClusterChange]:
     """Pods of the queue whose end frees enough: some that are enough alone, those that are ending first, then the
-    smallest; then the greatest together. If the bound is no limit of the queue, it may be one of the user of `like`: the
-    greatest pods of that user come first.
+    smallest; then the greatest together. If the bound is no limit of the queue, it may be one of the user of `like`:
+    the greatest pods of that user come first.
     """
     queues = cluster.queues
 

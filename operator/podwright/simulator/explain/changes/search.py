@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice, takewhile
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ from podwright.core.plugins.devices.explained import open_claims
 from podwright.core.plugins.resources.explained import with_less
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.volumes.explained import claim_users
+from podwright.core.preemption.budgets import BudgetRules
+from podwright.core.preemption.queue_claims import claim_of
 from podwright.core.queues.bound import Bound
 from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import QUEUE_QUOTA
@@ -36,6 +39,7 @@ from podwright.simulator.explain.changes.patches import difference, merged
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
 from podwright.simulator.explain.changes.queues import (
     held_back,
+    least_guarantee,
     lifts,
     other_queues,
     priorities_above,
@@ -90,6 +94,7 @@ class ChangeSearch:
 
     def _all(self) -> Iterator[Change]:
         yield from islice(self._of_pod(), 2)
+        yield from islice(self._of_share(), 1)
         # Sources that change nodes come last, because a diagnosis belongs to the node table as it was.
         for source in (
             self._of_mounts,
@@ -167,6 +172,17 @@ class ChangeSearch:
                 kinds.add(kind)
                 yield change
 
+    def _of_share(self) -> Iterator[Change]:
+        """The least guarantee with which the pod may have pods of other queues evicted, if it may not now."""
+        cluster, pod, pre_filter = self._trials.cluster, self._pod, self._verdicts.diagnosis.pre_filter
+        if pre_filter is not None or not cluster.queues.active or not cluster.queues.queue_of(pod):
+            return
+        if not self._spent and self._trials.preempts(pod) is None:
+            for place, _ in cluster.queues.places.shared_by((pod,)):
+                claim = claim_of(self._cache, (pod,), pod.priority, BudgetRules(()), cluster.clock(), place)
+                if (found := least_guarantee(cluster, claim, partial(self._lifted, further=False))) is not None:
+                    yield found
+
     def _of_less(self, found: Sequence[Bound]) -> Iterator[Change]:
         """The pod with the requests for which the limits leave enough, or in another queue."""
         less: dict[str, int] = {}
@@ -183,8 +199,8 @@ class ChangeSearch:
             if change is not None:
                 yield change
 
-    def _lifted(self, lift: ClusterChange) -> Change | None:
-        """The change of the cluster, if it places the pod: at once, after preemption, or with a further change."""
+    def _lifted(self, lift: ClusterChange, *, further: bool = True) -> Change | None:
+        """The change of the cluster, if it places the pod: at once, after preemption, or with a `further` change."""
         self._trials.tried[lift.text] = None
         with Trial(self._trials.cluster) as trial:
             try:
@@ -197,7 +213,7 @@ class ChangeSearch:
                 text = f"{lift.text}, to preempt {_victims(found)}"
                 return _after_preemption("cluster", text, found, lift.edits)
             verdicts = verdicts_of(self._framework, self._cache, self._pod)
-            if verdicts.diagnosis.pre_filter is not None:
+            if not further or verdicts.diagnosis.pre_filter is not None:
                 return None
             inner = ChangeSearch(self._trials, self._framework, self._pod, verdicts).first()
         if inner is None:
