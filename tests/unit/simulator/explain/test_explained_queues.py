@@ -143,6 +143,58 @@ def test_a_waiting_pod_says_when_it_could_start(pods, text, at):
         assert any("(expected in " in each for each in waiting), waiting
 
 
+ENTITLED = queue("b", resources={GPU: {"guarantee": 2}})
+
+
+@pytest.mark.parametrize(
+    ("queues", "of", "deadline", "text", "at"),
+    [
+        pytest.param(
+            [queue("a", reclaimMinRuntime="30m"), ENTITLED],
+            "b",
+            None,
+            "in 20m0s, when reclaimMinRuntime no longer protects default/a1, which it preempts then",
+            "2026-01-01T12:30:00Z",
+            id="of another queue",
+        ),
+        pytest.param(
+            [queue("a", preemptMinRuntime="1h", resources={GPU: {"guarantee": 4}})],
+            "a",
+            None,
+            "in 50m0s, when preemptMinRuntime no longer protects default/a1, which it preempts then",
+            "2026-01-01T13:00:00Z",
+            id="of its own queue",
+        ),
+        pytest.param(
+            [queue("a", reclaimMinRuntime="30m"), ENTITLED],
+            "b",
+            900,
+            "in 5m0s at the latest, once default/a1 has ended",
+            "2026-01-01T12:15:00Z",
+            id="after its end",
+        ),
+        pytest.param(
+            [limit("a"), ENTITLED],
+            "b",
+            3600,
+            "as soon as default/a1, which it preempts, has ended",
+            "2026-01-01T12:10:00Z",
+            id="of a queue without one",
+        ),
+    ],
+)
+@pytest.mark.parametrize("grouped", [False, True], ids=["pod", "group"])
+def test_a_pod_waits_for_the_min_runtime_of_its_victim(queues, of, deadline, text, at, grouped):
+    one, spec = [node("one", allocatable={GPU: "4"})], in_group("gang") if grouped else {}
+    pod = waits(of, "2", priority=1, spec=spec)
+    given = cluster(one, [running("a1", deadline), pod], queues, [gang(1)] if grouped else [])
+    loaded = load(Snapshot(objects=given.items(), taken_at=1_767_268_800.0 + 600))
+    before = copy_of(loaded)
+    found = explain_pod(loaded, parse_pod(pod, keep_raw=True), raw=pod)
+    assert (found.start.text, found.start.at) == (text, at)
+    assert copy_of(loaded) == before
+
+
 def test_what_never_fits_has_no_start():
     given = cluster(NODES, [running("a1", 3600), waits("a", "9")], TREE)
     assert given.explain(waits("a", "9")).start.text == "unknown: it would not start even if all running pods had ended"
