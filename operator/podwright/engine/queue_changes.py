@@ -57,5 +57,6 @@ def let_policies_choose(queues: Queues, policies: ActivePolicies) -> None:
     """Policies that choose queues, or who may be evicted, do so from now on, after any of them has changed."""
     if queues.membership.choice_by_policy is not None or policies.choose_queues:
         queues.membership.choice_by_policy = policies.queue_of if policies.choose_queues else None
+        queues.membership.policy_of = policies.chooser_of
         queues.preemptible_by_policy = policies.preemptible if policies.choose_preemptible else None
         queues.regroup()

@@ -309,7 +309,7 @@ QUEUE_SITUATIONS = (
         cluster(NODES, [], [limit("research")]),
         waits("reserach"),
         "QueueMissing",
-        "queue reserach does not exist; did you mean 'research'?",
+        "queue reserach does not exist (named by metadata.labels[podwright.dev/queue]); did you mean 'research'?",
         ("be in queue research instead of reserach",),
     ),
     Situation(
@@ -317,7 +317,7 @@ QUEUE_SITUATIONS = (
         cluster(NODES, [], TREE),
         waits("ml"),
         "QueueHasQueues",
-        "so no pods start in it (a and b)",
+        "so no pods start in it (named by metadata.labels[podwright.dev/queue]) (a and b)",
         ("be in queue a instead of ml",),
     ),
     Situation(

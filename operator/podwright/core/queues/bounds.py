@@ -60,11 +60,12 @@ class Bounds:
         queue = tree.get(name)
         if queue is None:
             problem = accounts.structure.problem(name)
-            return Bound(name, f"queue {name} {'does not exist' if problem is None else f'is invalid: {problem}'}")
+            why = f"does not exist{self._named(pod)}" if problem is None else f"is invalid: {problem}"
+            return Bound(name, f"queue {name} {why}")
         if found != name:
-            return Bound(name, f"namespace {pod.namespace} may not use queue {self._refusing(queue, pod.namespace)}")
+            return Bound(name, f"namespace {pod.namespace} may not use queue {self._refusing(queue, pod)}")
         if queue.children:
-            return Bound(name, f"queue {name} has queues below it, so no pods start in it")
+            return Bound(name, f"queue {name} has queues below it, so no pods start in it{self._named(pod)}")
         if name in accounts.structure.shut:
             return Bound(name, accounts.shut_by(name))
         return (
@@ -184,12 +185,16 @@ class Bounds:
 
     # Internals
 
-    def _refusing(self, queue: Queue, namespace: str) -> str:
+    def _named(self, pod: PodInfo) -> str:
+        return f" (named by {self._accounts.membership.naming(pod)})"
+
+    def _refusing(self, queue: Queue, pod: PodInfo) -> str:
         """Names the queue, or the one above it, that does not admit the namespace."""
-        name, labels = queue.spec.name, self._accounts.membership.labels_of(namespace)
+        name, labels = queue.spec.name, self._accounts.membership.labels_of(pod.namespace)
         valid = self._accounts.structure.valid
         by = next((each for each in queue.names() if not valid[each].namespaces.matches(labels)), name)
-        return name if by == name else f"{by}, which is above queue {name}"
+        which = name if by == name else f"{by}, which is above queue {name}"
+        return f"{which}{self._named(pod)}: spec.namespaceSelector of queue {by} does not match the namespace's labels"
 
     def _bound_of(
         self, tree: QueueTree, queue: Queue, pod: PodInfo, amounts: Mapping[str, int], trying: bool

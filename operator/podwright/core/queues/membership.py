@@ -39,6 +39,8 @@ class Membership:
         self.is_declared = is_declared
         self.choice_by_policy: Callable[[PodInfo], str] | None = None
         """The queue that a pod's policy chooses, or ""."""
+        self.policy_of: Callable[[PodInfo], str] = lambda _: ""
+        """The name of that policy."""
         self.keys: Sequence[str] = (LABEL,)
         """The labels by which pods name their queues, and QUEUE_ANNOTATION if it does. The first that a pod has counts.
         """
@@ -81,15 +83,7 @@ class Membership:
         """Which field of the pod, or its group, names another queue than that to which it belongs; empty if none
         does.
         """
-        named = [
-            (f"metadata.labels[{key}]", pod.labels.get(key, ""))
-            if key != QUEUE_ANNOTATION
-            else (f"metadata.annotations[{key}]", pod.queue.rstrip(OUTSIDE))
-            for key in self.keys
-        ]
-        if pod.group:
-            named.append((f"pod group {pod.group.partition(':')[2]}", self.of_group(self._cache.groups.of(pod))))
-        named = [(field, name) for field, name in named if name]
+        named = self._named_in(pod)
         return next(
             (
                 f"{field} names queue {name}, but {named[0][0]} names queue {named[0][1]}, which counts"
@@ -98,6 +92,28 @@ class Membership:
             ),
             "",
         )
+
+    def naming(self, pod: PodInfo) -> str:
+        """Returns the field that names the queue of a pod that has one, and its object if that is not the pod."""
+        if named := self._named_in(pod):
+            return named[0][0]
+        if self.named_by(pod)[1] == "policy":
+            return f"spec.queue of SchedulerPolicy {self.policy_of(pod)}"
+        return f"metadata.labels[{LABEL}] of namespace {pod.namespace}"
+
+    def _named_in(self, pod: PodInfo) -> list[tuple[str, str]]:
+        """Returns the fields of the pod, or its group, that name queues, with these. The first one counts."""
+        named = [
+            (f"metadata.labels[{key}]", pod.labels.get(key, ""))
+            if key != QUEUE_ANNOTATION
+            else (f"metadata.annotations[{key}]", pod.queue.rstrip(OUTSIDE))
+            for key in self.keys
+        ]
+        if pod.group:
+            named.append(
+                (f"spec.queue of pod group {pod.group.partition(':')[2]}", self.of_group(self._cache.groups.of(pod)))
+            )
+        return [(field, name) for field, name in named if name]
 
     def of_group(self, group: PodGroup | None) -> str:
         """The queue that a group names; "" for none. Volcano's default queue need not exist."""

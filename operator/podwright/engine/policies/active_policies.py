@@ -341,6 +341,11 @@ class ActivePolicies:
         compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
         return "" if compiled is None else compiled.queue_of(pod, self._handle.cache)
 
+    def chooser_of(self, pod: PodInfo) -> str:
+        """Returns the name of the policy that chooses the queue of this pod."""
+        compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
+        return "" if compiled is None else (compiled.base or compiled).name
+
     def preemptible(self, pod: PodInfo) -> bool | None:
         """True if the pod's policy lets it be evicted for pods of queues; None if the policy does not say."""
         compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))

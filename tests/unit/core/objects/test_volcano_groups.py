@@ -151,7 +151,7 @@ class TestQueues:
         labelled = self.waits(cluster, name="q", labels={QUEUE_LABEL: "blue"})
         assert cluster.queues.queue_of(labelled) == "blue", "the pod's own label goes first"
         assert cluster.queues.contradiction(labelled) == (
-            f"pod group default/job names queue red, but metadata.labels[{QUEUE_LABEL}] names queue blue, which counts"
+            f"spec.queue of pod group default/job names queue red, but metadata.labels[{QUEUE_LABEL}] names queue blue, which counts"
         )
         assert cluster.queues.contradiction(pod) == ""
 
@@ -180,4 +180,4 @@ class TestQueues:
         cluster = self.cluster("red")
         self.put(cluster, queue="missing")
         bound = cluster.queues.bounds.of(self.waits(cluster))
-        assert bound.message == "queue missing does not exist"
+        assert bound.message == "queue missing does not exist (named by spec.queue of pod group default/job)"

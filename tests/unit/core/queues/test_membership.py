@@ -56,9 +56,18 @@ def test_waiting_pods_of_a_namespace_that_may_not_use_the_queue_change_no_share(
         queues.add_waiting(a_pod(f"stranger{number}"))
     stranger = a_pod("stranger0")
     assert shares(queues) == before == {"red": 0, "blue": 8}
-    assert queues.bounds.of(stranger).message == "namespace stranger may not use queue red"
+    assert queues.bounds.of(stranger).message == (
+        "namespace stranger may not use queue red (named by metadata.labels[podwright.dev/queue]):"
+        " spec.namespaceSelector of queue red does not match the namespace's labels"
+    )
     assert (queues.queue_of(stranger), queues.turns.turn_path(stranger)) == ("", ())
     assert queues.names_queue(stranger)
+
+
+def test_a_refusal_names_the_label_of_the_namespace_that_names_the_queue(cache, queues):
+    label_namespace(cache, "team", **{QUEUE_LABEL: "gone"})
+    expected = "queue gone does not exist (named by metadata.labels[podwright.dev/queue] of namespace team)"
+    assert queues.bounds.of(a_pod("a", "", "team")).message == expected
 
 
 def test_a_running_pod_of_such_a_namespace_fills_no_quota(cache, queues):
@@ -85,17 +94,20 @@ def test_a_namespace_may_use_a_queue_only_if_all_above_it_admit_it(cache, queues
         return queues.bounds.of(pods[name]).message
 
     assert usable() == {"both"}
-    assert refusal("red") == "namespace red may not use queue leaf"
+    words = " (named by metadata.labels[podwright.dev/queue]): spec.namespaceSelector of queue {} does not match the namespace's labels"
+    assert refusal("red") == "namespace red may not use queue leaf" + words.format("leaf")
     queues.set(QueueRules("leaf", "middle", quotas={GPU: Quota()}))
     assert usable() == {"red", "both"}
-    assert refusal("stranger") == "namespace stranger may not use queue red, which is above queue leaf"
+    assert refusal("stranger") == "namespace stranger may not use queue red, which is above queue leaf" + words.format(
+        "red"
+    )
     assert queues.waiting("red") == {GPU: 2}
     queues.set(QueueRules("red", quotas={GPU: Quota(limit=4)}))
     assert usable() == {*pods}
     queues.set(QueueRules("blue", namespaces=gold, quotas={GPU: Quota()}))
     queues.set(QueueRules("middle", "blue"))
     assert usable() == {"both"}
-    assert refusal("red") == "namespace red may not use queue blue, which is above queue leaf"
+    assert refusal("red") == "namespace red may not use queue blue, which is above queue leaf" + words.format("blue")
     queues.set(QueueRules("middle"))
     assert usable() == {*pods}
 
@@ -142,6 +154,10 @@ def test_labels_and_annotations_of_other_apis_count_while_they_are_in_use(cache,
     assert (queues.waiting("blue"), queues.usage("blue")) == ({GPU: 1}, {GPU: 1})
     assert [queues.queue_of(pod) for pod in (labelled, annotated, both, ours)] == ["blue"] * 4
     assert [queues.source_of(pod) for pod in (labelled, annotated)] == ["label", "annotation"]
+    assert [queues.membership.naming(pod) for pod in (labelled, annotated)] == [
+        "metadata.labels[kai.scheduler/queue]",
+        f"metadata.annotations[{QUEUE_ANNOTATION}]",
+    ]
     queues.name_by(())
     assert (queues.waiting("blue"), queues.usage("blue")) == ({}, {})
 
@@ -183,7 +199,9 @@ def test_pods_join_and_leave_a_queue_when_their_namespace_or_the_queue_changes(c
     queues.set(QueueRules("red", quotas={GPU: Quota(limit=4)}, namespaces=TEAM_RED))
     assert (queues.usage("red"), queues.waiting("red")) == ({}, {})
     queues.remove("red")
-    assert queues.bounds.of(waiting).message == "queue red does not exist"
+    assert (
+        queues.bounds.of(waiting).message == "queue red does not exist (named by metadata.labels[podwright.dev/queue])"
+    )
     queues.set(QueueRules("red", quotas={GPU: Quota(limit=4)}))
     assert (queues.usage("red"), queues.waiting("red")) == ({GPU: 1}, {GPU: 1})
 

@@ -102,11 +102,11 @@ def test_a_transaction_leaves_no_trace(cache, queues):
 @pytest.mark.parametrize(
     "queue, message",
     [
-        pytest.param("gone", "queue gone does not exist", id="a queue that does not exist"),
-        pytest.param("ml", "queue ml has queues below it, so no pods start in it", id="a queue with queues below it"),
+        pytest.param("gone", "queue gone does not exist (named by metadata.labels[podwright.dev/queue])", id="a queue that does not exist"),
+        pytest.param("ml", "queue ml has queues below it, so no pods start in it (named by metadata.labels[podwright.dev/queue])", id="a queue with queues below it"),
         pytest.param("orphan", "queue orphan is invalid: SchedulingQueue orphan: spec.parent: queue 'x' does not exist", id="a queue whose parent does not exist"),
         pytest.param("below", "queue held is in state Hold", id="a queue below one that holds pods"),
-        pytest.param("red", "namespace default may not use queue red", id="a queue of other namespaces"),
+        pytest.param("red", "namespace default may not use queue red (named by metadata.labels[podwright.dev/queue]): spec.namespaceSelector of queue red does not match the namespace's labels", id="a queue of other namespaces"),
     ],
 )  # fmt: skip
 def test_pods_wait_for_a_queue_that_they_cannot_use(queues, queue, message):

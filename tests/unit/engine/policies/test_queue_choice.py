@@ -101,7 +101,7 @@ async def test_a_pod_whose_expression_fails_waits_and_says_why(teams):
         await settle()
     assert teams.rig.placed_on("a") == ""
     [(_, verdict, _)] = teams.rig.status.written
-    assert "queue (no such key: team) does not exist" in verdict.message
+    assert "queue (no such key: team) does not exist (named by spec.queue of SchedulerPolicy p)" in verdict.message
 
 
 def holding(teams, *pods):

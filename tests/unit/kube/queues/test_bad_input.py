@@ -86,7 +86,10 @@ async def test_a_parent_that_is_missing_or_deleted():
         await refused(it, "below", "spec.parent: queue 'top' does not exist")
         assert bound(it, "q").startswith("top holds 0 of 1"), "it bounds those below until they are gone"
         it.doors[SCHEDULING_QUEUES].drop("below", None)
-        assert (it.core.get("top"), bound(it, "q")) == (None, "queue below does not exist")
+        assert (it.core.get("top"), bound(it, "q")) == (
+            None,
+            "queue below does not exist (named by metadata.labels[podwright.dev/queue])",
+        )
         await is_unharmed(it)
 
 
@@ -164,7 +167,10 @@ async def test_a_queue_that_is_deleted_under_running_pods():
         it.rig.pod("q", labels={QUEUE_LABEL: "a"}, requests={GPU: "1"})
         assert it.core.capacity() == {GPU: 8}
         it.doors[SCHEDULING_QUEUES].drop("a", None)
-        assert (it.rig.placed_on("p"), bound(it, "q")) == ("n", "queue a does not exist")
+        assert (it.rig.placed_on("p"), bound(it, "q")) == (
+            "n",
+            "queue a does not exist (named by metadata.labels[podwright.dev/queue])",
+        )
         assert it.core.capacity() == {GPU: 5}, "it holds what no queue has"
         await is_unharmed(it)
         it.put("a", resources={GPU: {"limit": 3}})
@@ -177,7 +183,9 @@ async def test_a_label_that_names_another_teams_queue():
         it.put("red", namespaceSelector={"matchLabels": {"team": "red"}}, resources={GPU: {}})
         it.rig.confirm(it.rig.pod("p", labels={QUEUE_LABEL: "red"}, requests={GPU: "1"}), "n")
         it.rig.pod("q", labels={QUEUE_LABEL: "red"}, requests={GPU: "1"})
-        assert bound(it, "q") == "namespace default may not use queue red"
+        assert bound(it, "q").startswith(
+            "namespace default may not use queue red (named by metadata.labels[podwright.dev/queue]): spec.namespaceSelector"
+        )
         assert (dict(it.core.usage("red")), it.core.waiting_pods("red")) == ({}, [])
         await is_unharmed(it)
 

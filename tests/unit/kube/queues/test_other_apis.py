@@ -64,7 +64,10 @@ async def test_queues_of_kai_bound_its_pods_and_have_its_status():
         kai_pod(it, "b", "vision", "2")
         assert bound(it, "b") == "research holds 2 of 3 nvidia.com/gpu, and the pod requests 2"
         kai_pod(it, "parent", "research")
-        assert bound(it, "parent") == "queue research has queues below it, so no pods start in it"
+        assert (
+            bound(it, "parent")
+            == "queue research has queues below it, so no pods start in it (named by metadata.labels[kai.scheduler/queue])"
+        )
         await until(lambda: latest(it, KAI_QUEUES, "research").get("childQueues") == ["audio", "vision"])
         await until(lambda: latest(it, KAI_QUEUES, "vision").get("requested") == {GPU: "4"})
         found = latest(it, KAI_QUEUES, "vision")
