@@ -442,7 +442,9 @@ class Framework(BuiltPlugins):
         if not parts:
             return cast("WholeNumbers", np.full(length, constant, self._total_type))
         if kept:
-            known = self._totals.get(parts, constant, self._total_type)
+            many_gaps = (feasible.table.size - length) * kept_totals.SHARED_GAPS > feasible.table.size
+            rules = (pod.node_affinity, pod.tolerations) if many_gaps else None
+            known = self._totals.get(parts, constant, self._total_type, rules)
             if known is not None:
                 known.update(feasible.table.usage_changes, feasible.alive)
                 state.best = known

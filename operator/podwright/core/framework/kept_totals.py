@@ -25,6 +25,10 @@ MAX_BYTES: Final = 128 << 20
 """Enough for all templates on 100,000 nodes for which a `RowCache` has arrays. With fewer, those that take turns would
 cost more than without.
 """
+SHARED_GAPS: Final = 64
+"""Templates for which at most one row in this many is infeasible share totals. Others have their own, by what keeps
+their pods off nodes: otherwise they would turn most rows of each other's.
+"""
 _MOST_GONE: Final = 64
 _SLOT_BYTES: Final = np.dtype(np.intp).itemsize
 _NO_ROWS: Final[Slots] = np.empty(0, np.intp)
@@ -124,10 +128,12 @@ class KeptTotals:
     def compact(self) -> None:
         self._once.clear()
 
-    def get(self, parts: Parts, constant: int, dtype: Number) -> KeptTotal | None:
-        """The total of these arrays, which the caller has to update; None if they are asked for the first time."""
+    def get(self, parts: Parts, constant: int, dtype: Number, rules: Hashable = None) -> KeptTotal | None:
+        """The total of these arrays, which the caller has to update; None if they are asked for the first time.
+        `rules`: what keeps the pod off many rows.
+        """
         # Both maps refer to the arrays, so that their ids are of no others.
-        key = (dtype, constant, *[(id(scores), weight) for scores, weight in parts])
+        key = (dtype, constant, rules, *[(id(scores), weight) for scores, weight in parts])
         known = self._known.get(key)
         if known is None:
             once = self._once
