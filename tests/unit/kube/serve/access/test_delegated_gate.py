@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from contextlib import asynccontextmanager
 
@@ -290,13 +289,14 @@ async def reviewing(delegate, server, peers):
     """Meanwhile, each of these peers has as many requests under review as it may have."""
     delegate.held.clear()
     before = len(delegate.asked)
-    tokens = itertools.count(before)
-    waiting = [
-        asyncio.create_task(ask(server, "/metrics", f"Authorization: Bearer {next(tokens)}", peer=peer))
-        for peer in peers
-        for _ in range(REVIEWS_OF_A_PEER)
-    ]
-    await until(lambda: len(delegate.asked) == before + len(waiting))
+    waiting = []
+    for peer in peers:
+        for _ in range(
+            REVIEWS_OF_A_PEER
+        ):  # one by one: many TLS handshakes at once may take longer than the server waits
+            token = before + len(waiting)
+            waiting.append(asyncio.create_task(ask(server, "/metrics", f"Authorization: Bearer {token}", peer=peer)))
+            await until(lambda: len(delegate.asked) == before + len(waiting))
     yield
     delegate.held.set()
     assert {status for status, _ in await asyncio.gather(*waiting)} == {401}
