@@ -8,7 +8,8 @@ filters in the profile all members seem to fit everywhere.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,9 +18,19 @@ from numpy.typing import NDArray
 from podwright.core.framework import contract
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, CycleState, Int64s, PreFilterPlugin, ResourceFilter, Scope
+from podwright.core.framework.interface import (
+    Bools,
+    CycleState,
+    Int64s,
+    PreFilterPlugin,
+    ResourceFilter,
+    Scope,
+    Slots,
+)
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Status
+from podwright.core.gangs import kept_rooms
+from podwright.core.gangs.kept_rooms import KeptRoom, KeptRooms
 from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
 from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.dataclass import dataclass
@@ -32,19 +43,22 @@ from podwright.core.state.topologies import DomainLevel, DomainTree, UnknownLeve
 
 INEXACT: Final = 1e-9
 """The relative rounding error of a sum of amounts: a bound must not be smaller than what fits."""
+ALL: Final = slice(None)
 Float64s = NDArray[np.float64]
 
 
 @dataclass(slots=True)
 class Template:
     """Members with equal requests and equal verdicts. `passing`: bool[nodes], by the filters of the node; None: not
-    computed yet.
+    computed yet. `key`: what tells them from others.
     """
 
     pod: PodInfo
     requests: Sequence[tuple[str, int]]
+    key: Hashable
     count: int = 0
     passing: Bools | None = None
+    rejecting: frozenset[str] = frozenset()
 
 
 class CapacityBounds:
@@ -63,8 +77,8 @@ class CapacityBounds:
         self.members = len(pods)
         self._least: dict[str, Float64s] | None = None
         self._fit = next((plugin for plugin in framework.filter_plugins if isinstance(plugin, ResourceFilter)), None)
+        self._rooms = cache.extension(KeptRooms, KeptRooms)
         self._filters = [p for p in framework.filter_plugins if p.scope is Scope.NODE and p.filter_all is not None]
-        self._rejecting: set[str] = set()
         templates: dict[tuple[Any, ...], Template] = {}
         for pod in pods:
             rank = nominator.rank(pod) if self._crowded else None
@@ -72,7 +86,7 @@ class CapacityBounds:
             template = templates.get(key)
             if template is None:
                 checked = () if self._fit is None else self._fit.checked_requests(pod.requests)
-                template = templates[key] = Template(pod, _occupied(checked, pod))
+                template = templates[key] = Template(pod, _occupied(checked, pod), key)
             template.count += 1
         self.templates = tuple(templates.values())
 
@@ -81,14 +95,14 @@ class CapacityBounds:
         bounds = self._by_template(emptied=emptied)
         return bounds[0] if len(bounds) == 1 else self._together(bounds, emptied=emptied)
 
-    def free(self, resource: str, *, emptied: bool = False) -> Int64s:
-        """int64[nodes]: what is left of a resource; of PODS, how many more there may be."""
+    def free(self, resource: str, rows: Slots | slice = ALL, *, emptied: bool = False) -> Int64s:
+        """int64[rows]: what is left of a resource; of PODS, how many more there may be."""
         table = self._cache.table
+        offered = (table.allowed_pods if resource == PODS else table.allocatable(resource))[rows]
         if emptied:
-            return table.allowed_pods if resource == PODS else table.allocatable(resource)
-        if resource == PODS:
-            return table.allowed_pods - table.pods - self._left_to_others(PODS)
-        return table.allocatable(resource) - table.requested(resource) - self._left_to_others(resource)
+            return offered
+        left = offered - (table.pods if resource == PODS else table.requested(resource))[rows]
+        return left - self._left_to_others(resource)[rows] if self._crowded else left
 
     def lacking(self) -> dict[str, Int64s]:
         """By resource, int64[nodes]: how much more a member of the first template needs."""
@@ -100,17 +114,20 @@ class CapacityBounds:
         """For each level, twice int64[domains]: the sum of what its nodes take at most, by which domains are compared,
         and how many members it takes at most. `within`: bool[nodes], the only nodes that count; None: all.
         """
-        bounds = self._by_template(emptied=emptied)
+        keeps = self._cache.table.size >= kept_rooms.LEAST_NODES and within is None and not (emptied or self._crowded)
+        rooms = [self._room(template) for template in self.templates] if keeps else []
+        bounds = [room.fits for room in rooms] if rooms else self._by_template(emptied=emptied)
         if within is not None:
             bounds = [np.where(within, bound, 0) for bound in bounds]
         together = bounds[0] if len(bounds) == 1 else self._together(bounds, emptied=emptied)
         found = []
         for level in levels:
-            total = level.sums(together)
+            sums = [room.sums(level) for room in rooms] if rooms else [*map(level.sums, bounds)]
+            total = sums[0] if len(sums) == 1 else level.sums(together)
             most = np.zeros(len(level), np.int64)
-            for template, bound in zip(self.templates, bounds, strict=True):
+            for template, each in zip(self.templates, sums, strict=True):
                 self._cache.deadline.point()
-                most += np.minimum(total if bound is together else level.sums(bound), template.count)
+                most += np.minimum(each, template.count)
             if len(bounds) > 1:
                 most = self._with_least(most, together > 0, level.sums, emptied=emptied)
             found.append((total, np.minimum(most, total)))
@@ -136,7 +153,8 @@ class CapacityBounds:
         """The filters that made the bounds smaller so far: their queueing hints say which events may make them
         larger.
         """
-        return frozenset(self._rejecting) | (frozenset() if self._fit is None else frozenset((self._fit.name,)))
+        own = () if self._fit is None else (self._fit.name,)
+        return frozenset(own).union(*(template.rejecting for template in self.templates))
 
     # Internals
 
@@ -145,9 +163,26 @@ class CapacityBounds:
         bounds = []
         for template in self.templates:
             self._cache.deadline.point()
-            fits = self._fits(template.requests, emptied=emptied)
-            bounds.append(np.where(self._passing(template), fits, 0))
+            bounds.append(self._fitting(template, ALL, emptied=emptied))
         return bounds
+
+    def _room(self, template: Template) -> KeptRoom:
+        self._cache.deadline.point()
+        table = self._cache.table
+        key = self._fit, *self._filters, template.requests, template.key
+        room = self._rooms.get(key)
+        if room is None or room.epoch != table.epoch:
+            passing = self._passing(template)
+            room = KeptRoom(table.epoch, passing, template.rejecting)
+            if passing.any():  # otherwise PreFilter may have rejected the members, whatever their key
+                self._rooms.keep(key, room)
+        template.passing, template.rejecting = room.passing, room.rejecting
+        room.update(table.usage_changes, partial(self._fitting, template))
+        return room
+
+    def _fitting(self, template: Template, rows: Slots | slice, *, emptied: bool = False) -> Int64s:
+        """How many members of the template each of these nodes takes, as if there were no others."""
+        return np.where(self._passing(template)[rows], self._fits(template.requests, rows, emptied=emptied), 0)
 
     def _together(self, bounds: Sequence[Int64s], *, emptied: bool) -> Int64s:
         """int64[nodes] for members of all templates: the sum of the bounds, or how many of the smallest requests fit
@@ -186,21 +221,19 @@ class CapacityBounds:
                 self._least[resource] = np.cumsum(np.repeat(np.array(requests, np.float64), counts))
         return self._least
 
-    def _fits(self, requests: Sequence[tuple[str, int]], *, emptied: bool) -> Int64s:
-        """int64[nodes]: how many pods with these requests fit."""
+    def _fits(self, requests: Sequence[tuple[str, int]], rows: Slots | slice, *, emptied: bool) -> Int64s:
+        """How many pods with these requests fit on each of these nodes."""
         table = self._cache.table
         if self._fit is None:
-            return np.where(table.valid, self.members, 0)
-        fits = self.free(PODS, emptied=emptied)
+            return np.where(table.valid[rows], self.members, 0)
+        fits = self.free(PODS, rows, emptied=emptied)
         for resource, amount in requests:
             if amount > 0:
-                fits = np.minimum(fits, self.free(resource, emptied=emptied) // amount)
-        return np.where(table.valid, np.maximum(fits, 0), 0)
+                fits = np.minimum(fits, self.free(resource, rows, emptied=emptied) // amount)
+        return np.where(table.valid[rows], np.maximum(fits, 0), 0)
 
-    def _left_to_others(self, resource: str) -> Int64s | int:
-        """int64[nodes]: what each of the pods must leave to pods that are nominated."""
-        if not self._crowded:
-            return 0
+    def _left_to_others(self, resource: str) -> Int64s:
+        """int64[nodes]: what each of the pods must leave to pods that are nominated, if that counts."""
         held = self._held.get(resource)
         if held is None:
             for template in self.templates:
@@ -218,7 +251,7 @@ class CapacityBounds:
             for plugin in self._filters:
                 passing = _passing(plugin, template.pod, table)
                 if passing is not None and np.any(template.passing & ~passing):
-                    self._rejecting.add(plugin.name)
+                    template.rejecting |= {plugin.name}
                     template.passing = template.passing & passing
         return template.passing
 
