@@ -1,11 +1,15 @@
-"""The results of planning a pod group. The caller carries them out."""
+"""The results of planning a pod group, or pods that are packed together. The caller carries them out.
+
+The loop gets them from a child process, so this imports nothing that only the child needs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Literal
 
-from podwright.core.cycle import Placement, Rejection
+from podwright.core.cycle import Decision, Placement, Rejection
 from podwright.core.framework.interface import FollowUp
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
@@ -65,3 +69,26 @@ class GangFault:
 
 
 GangDecision = GangPlacement | GangRejection | GangFault
+Certificate = Literal["Optimal", "Bound", "TimedOut"]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The decisions, in an order in which each holds if those before it are carried out. Pods without one come after a
+    preemption, or after some seconds.
+
+    `certificate`: Optimal: no placement is better. Bound: at most `more` pods of some priority could be placed in
+    addition. TimedOut: nothing is known. `problem`: why nothing was searched for.
+    """
+
+    decisions: tuple[Decision, ...]
+    placed: int
+    certificate: Certificate
+    more: int = 0
+    problem: str = ""
+
+    @property
+    def message(self) -> str:
+        """How far this may be from the best, or the problem."""
+        bound = f"at most {self.more} more pods of some priority could be placed" if self.more else ""
+        return self.problem or bound

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from podwright.core.cycle import Decision, Placement, RandomBelow, Rejection, schedule
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.program import Answer, Program, Solver, TooLargeError, with_grace
 from podwright.core.gangs.branches import Branch
+from podwright.core.gangs.decisions import Certificate, Packed
 from podwright.core.gangs.displacing import Displacing
 from podwright.core.gangs.joint import SECONDS, take_places
 from podwright.core.gangs.joint_program import JointProgram
@@ -28,7 +29,6 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction, Checkpoint
 
-Certificate = Literal["Optimal", "Bound", "TimedOut"]
 TOO_LARGE: Final = "the pods and the nodes are too many"
 OTHERS_SECONDS: Final = 10.0
 """How long pods that are left may be scheduled by themselves: searches for victims can take long. By the clock, because
@@ -37,28 +37,6 @@ a child process that gets little CPU would otherwise run into its own limit.
 NO_SOLVER: Final = "there is no solver"
 NO_PROCESS: Final = "there is no process for the solver"
 NO_TIME: Final = "the budget ended before a solver could begin"
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """The decisions, in an order in which each holds if those before it are carried out. Pods without one come after a
-    preemption, or after OTHERS_SECONDS.
-
-    `certificate`: Optimal: no placement is better. Bound: at most `more` pods of some priority could be placed in
-    addition. TimedOut: nothing is known. `problem`: why nothing was searched for.
-    """
-
-    decisions: tuple[Decision, ...]
-    placed: int
-    certificate: Certificate
-    more: int = 0
-    problem: str = ""
-
-    @property
-    def message(self) -> str:
-        """How far this may be from the best, or the problem."""
-        bound = f"at most {self.more} more pods of some priority could be placed" if self.more else ""
-        return self.problem or bound
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from podwright.engine.records.log_fields import fields
 from podwright.engine.state import EngineState
 
 if TYPE_CHECKING:
-    from podwright.core.gangs.packing import Packed
+    from podwright.core.gangs.decisions import Packed
 
 log = logging.getLogger(__name__)
 

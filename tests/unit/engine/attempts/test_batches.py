@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from types import SimpleNamespace
 
+from podwright.core.gangs.decisions import Packed
 from podwright.core.objects.compaction import compact_all
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.attempts.batches import Batches
@@ -165,3 +169,12 @@ async def test_pods_that_go_while_they_wait_for_each_other_are_forgotten():
     compact_all()
     assert "default/p" not in str(vars(batches))
     assert "default/q" in str(vars(batches))
+
+
+def test_what_a_child_has_packed_is_read_without_the_modules_that_pack():
+    message = pickle.dumps(Packed((), 0, "Optimal"))
+    text = (
+        "import pickle, sys; import podwright.engine.engine; before = {*sys.modules}; "
+        f"pickle.loads({message!r}); sys.exit({{*sys.modules}} != before)"
+    )
+    assert subprocess.run((sys.executable, "-c", text), check=False).returncode == 0
