@@ -28,7 +28,7 @@ from podwright.engine.plugins.slow_plugins import SLOW_SECONDS
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.process.slice import SLICE_SECONDS, Slice
-from podwright.engine.process.steps import Steps
+from podwright.engine.process.steps import Steps, Turn
 from podwright.engine.records.local_budgets import Account, LocalBudgets
 from podwright.engine.records.log_fields import fields
 from podwright.engine.state import EngineState
@@ -143,7 +143,15 @@ class PodAttempts:
         for each in pods:
             each.policy = policy.label
         self._planning.add(
-            _PackingJob(pods, policy, state=self._state, solve=self._solve, attempts=self, started=started)
+            _PackingJob(
+                pods,
+                policy,
+                state=self._state,
+                solve=self._solve,
+                attempts=self,
+                started=started,
+                turn=self._outcomes.turn,
+            )
         )
 
     def decide(self, queued: QueuedPod, policy: ActivePolicy, observer: Observer | None = None) -> Decision:
@@ -252,6 +260,7 @@ class _PodJob:
     def __init__(self, queued: QueuedPod, policy: ActivePolicy, *, started: float, attempts: PodAttempts) -> None:
         self.pods = (queued,)
         self.policy = policy
+        self.turn: Turn = None
         self._queued = queued
         self._started = started
         self._attempts = attempts
@@ -301,8 +310,10 @@ class _PackingJob:
         solve: Solver | None,
         attempts: PodAttempts,
         started: float,
+        turn: Turn,
     ) -> None:
         self.pods = pods
+        self.turn = turn
         self.policy = policy
         self._state = state
         self._solve = solve

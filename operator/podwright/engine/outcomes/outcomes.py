@@ -35,6 +35,8 @@ class Outcomes:
         self.failures = failures
         """Handles the pods that are not placed."""
         self._binding_executor = binding_executor
+        self.turn = binding_executor.limiter.turn
+        """Awaited before each of many decisions about pods that need not start together."""
 
     def carry_out(self, queued: QueuedPod, policy: ActivePolicy, decision: Decision, started: float) -> None:
         """Does what the decision says. Never raises: an error is a failed attempt."""

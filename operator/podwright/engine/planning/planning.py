@@ -32,7 +32,7 @@ from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.process.forks import CHILD_SECONDS, ChildError, Children, NoChildError
 from podwright.engine.process.quiet import Quiet
 from podwright.engine.process.slice import LOOP_SECONDS, Slice
-from podwright.engine.process.steps import Steps, in_slices
+from podwright.engine.process.steps import Steps, Turn, in_slices
 from podwright.engine.records.local_budgets import LocalBudgets
 from podwright.engine.records.metrics import Metrics
 
@@ -61,6 +61,10 @@ class Job(Protocol):
 
     @property
     def policy(self) -> ActivePolicy: ...
+
+    @property
+    def turn(self) -> Turn:
+        """Of the steps that carry the decision out."""
 
     def decide(self) -> Any: ...
 
@@ -288,7 +292,7 @@ class Planning:
         self._queue.charge_lane(max(took, elsewhere))
 
     async def _carry_out(self, job: Job, decision: Any, seconds: float) -> None:
-        if await in_slices(job.carry_out(decision, seconds)):
+        if await in_slices(job.carry_out(decision, seconds), job.turn):
             for pod in job.pods:
                 pod.conflicts = 0
             return

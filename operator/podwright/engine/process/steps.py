@@ -7,13 +7,15 @@ millisecond, if it can.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from enum import Enum
 from typing import Final, Literal, TypeVar
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
 """Does something in steps, and returns the result."""
+Turn = Callable[[], Awaitable[None]] | None
+"""Awaited before each step; None: steps follow one another."""
 
 SLICE_SECONDS: Final = 0.003
 """How long steps run before other tasks do."""
@@ -26,9 +28,11 @@ class _Slice(Enum):
 UNFINISHED: Final = _Slice.UNFINISHED
 
 
-def run_slice(steps: Steps[T], clock: Callable[[], float]) -> T | Literal[_Slice.UNFINISHED]:
-    """Runs steps for SLICE_SECONDS. Returns their result, or UNFINISHED."""
-    ends = clock() + SLICE_SECONDS
+def run_slice(
+    steps: Steps[T], clock: Callable[[], float], seconds: float = SLICE_SECONDS
+) -> T | Literal[_Slice.UNFINISHED]:
+    """Runs steps for so long, at least one. Returns their result, or UNFINISHED."""
+    ends = clock() + seconds
     try:
         next(steps)
         while clock() < ends:
@@ -39,14 +43,16 @@ def run_slice(steps: Steps[T], clock: Callable[[], float]) -> T | Literal[_Slice
     return UNFINISHED
 
 
-async def in_slices(steps: Steps[T]) -> T:
+async def in_slices(steps: Steps[T], turn: Turn = None) -> T:
     """Runs the steps, and returns their result. Other tasks run every few milliseconds, and after a step that took
     longer than a slice, as long as that.
     """
     clock = asyncio.get_running_loop().time
     while True:
+        if turn is not None:
+            await turn()
         started = clock()
-        if (found := run_slice(steps, clock)) is not UNFINISHED:
+        if (found := run_slice(steps, clock, SLICE_SECONDS if turn is None else 0.0)) is not UNFINISHED:
             return found
         took = clock() - started
         await asyncio.sleep(took if took > 2 * SLICE_SECONDS else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import subprocess
 import sys
@@ -22,8 +23,8 @@ from support.waiting import until
 TIMES = {"batch": "20ms", "budget": "1s"}
 
 
-def rig_with(solve=by_trial, *, may_preempt=False, **options) -> Rig:
-    rig = Rig(solve=solve, children=FakeChildren(**options))
+def rig_with(solve=by_trial, *, may_preempt=False, bindings_at_once=32, **options) -> Rig:
+    rig = Rig(solve=solve, children=FakeChildren(**options), bindings_at_once=bindings_at_once)
     policy = make_policy("packed", 1, match={"podSelector": {"matchLabels": {"pack": "yes"}}}, packing="Optimal")
     policy["spec"] |= {"packingTimes": TIMES, "packingMayPreempt": may_preempt}
     assert rig.engine.policies.apply(policy).accepted
@@ -169,6 +170,34 @@ async def test_pods_that_go_while_they_wait_for_each_other_are_forgotten():
     compact_all()
     assert "default/p" not in str(vars(batches))
     assert "default/q" in str(vars(batches))
+
+
+async def test_pods_of_others_are_bound_between_them():
+    rig = rig_with(bindings_at_once=2)
+    rig.node("n", allocatable={"cpu": "8"})
+    begun, answers = [], asyncio.Semaphore(0)
+
+    async def bind(pod, _node, _annotations):
+        begun.append(pod.name)
+        if len(begun) == 2:
+            rig.pod("other", requests={"cpu": "1"})
+        await answers.acquire()
+
+    rig.cluster.bind = bind
+    for number in range(6):
+        packed(rig, f"p{number}", "1")
+
+    def has_begun() -> bool:
+        rig.engine.wake()
+        return len(begun) >= 2
+
+    async with deciding(rig):
+        await until(has_begun)
+        await settle()
+        assert sorted(begun) == ["other", "p0", "p1"]
+        for _ in range(7):
+            answers.release()
+        await until(lambda: len(begun) == 7)
 
 
 def test_what_a_child_has_packed_is_read_without_the_modules_that_pack():

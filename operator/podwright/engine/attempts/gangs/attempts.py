@@ -43,7 +43,7 @@ from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Verdict
 from podwright.engine.process.slice import SLICE_SECONDS, Slice
-from podwright.engine.process.steps import Steps, at_once
+from podwright.engine.process.steps import Steps, Turn, at_once
 from podwright.engine.records import decision_log
 from podwright.engine.records.log_fields import fields
 from podwright.engine.records.metrics import GROUP_ALGORITHM_SECONDS
@@ -492,6 +492,7 @@ class _GangJob:
     ) -> None:
         self.pods = members
         self.policy = policy
+        self.turn: Turn = None  # members start together
         self._group = group
         self._started = started
         self._gangs = gangs

@@ -153,6 +153,12 @@ class BindLimiter:
                 self.wake_next()  # it may have been woken, and the next one can use the capacity
                 raise
 
+    async def turn(self) -> None:
+        """As `wait_for_capacity`, for a caller that begins many Bindings and did not use the capacity each time."""
+        self.wake_next()
+        if self.full:
+            await self.wait_for_capacity()
+
     def wake_next(self) -> None:
         """Wakes the longest waiter if there is capacity. Also for a woken caller that does not need its capacity."""
         if not self._waiters or self.full:
