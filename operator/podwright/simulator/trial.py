@@ -179,7 +179,7 @@ class Trial:
         queues, names, kind = self.cluster.queues, self.cluster.queue_names, queue_kind_of(raw) or SCHEDULING_QUEUES
         known, rules = self.cluster.queue_objects[kind], kind.parse(raw)
         name = rules.name
-        restore, raw_before = queues.restorer(), known.get(name)
+        restore, raw_before, known_problem = queues.restorer(), known.get(name), queues.problems.get(name)
         before = names.claimed(kind, name)
         names.claim(kind, name, rules)
         known[name] = raw
@@ -193,7 +193,8 @@ class Trial:
             _put_back(known, name, raw_before)
 
         self._changed(undo)
-        if (problem := queues.problems.get(name)) is not None:
+        problem = queues.problems.get(name)
+        if problem is not None and (name in queues.structure.invalid or str(problem) != str(known_problem)):
             raise problem
 
     # Pods

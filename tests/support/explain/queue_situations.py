@@ -147,12 +147,40 @@ QUEUE_SITUATIONS = (
         ),
     ),
     Situation(
+        "a limit of a queue that guarantees less than those below it",
+        cluster(
+            NODES,
+            [runs("a1", "a", "3")],
+            [
+                queue("ml", resources={GPU: {"guarantee": 1, "limit": 3}}),
+                queue("a", parent="ml", resources={GPU: {"guarantee": 2}}),
+            ],
+        ),
+        waits("a"),
+        "QueueLimit",
+        "ml holds 3 of 3 nvidia.com/gpu",
+        ("raise the limit of queue ml by 1 nvidia.com/gpu, from 3 to 4",),
+    ),
+    Situation(
         "what the user of a group may have",
         cluster(NODES, EVAS, [queue("a", userLimits={GPU: 3})], [gang(3)]),
         EVAS[0],
         "QueueLimit",
         "user eva holds 2 of 3 nvidia.com/gpu in a, and the pod requests 2 (beside 1 member)",
         ("raise the userLimits of queue a by 3 nvidia.com/gpu, from 3 to 6",),
+    ),
+    Situation(
+        "a group without room, above what its user may have",
+        cluster(
+            [node("one", allocatable={GPU: "2"})],
+            [runs("r", "", "2"), *EVAS],
+            [queue("a", userLimits={GPU: 3})],
+            [gang(3)],
+        ),
+        EVAS[0],
+        "GangNoRoom",
+        "needs room for 3 members at once, and only 0 fit",
+        ("raise the userLimits of queue a by 3 nvidia.com/gpu, from 3 to 6 and 3 more nodes like one",),
     ),
     Situation(
         "what another queue does not lend",

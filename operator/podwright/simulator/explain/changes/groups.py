@@ -127,10 +127,12 @@ class GroupChanges:
         """Changes that lift the bound of the members' queue, each kind once."""
         waiting, cluster = self._waiting, self._trials.cluster
         queues = cluster.queues
-        if QUEUE_QUOTA not in decision.plugins or len({queues.queue_of(each) for each in waiting}) > 1:
+        if len({queues.queue_of(each) for each in waiting}) > 1:
             return
         needed = max(1, self._trials.cache.groups.lacking(self._group))
         bounds, raised = held_back(cluster, waiting, needed)
+        if not bounds and QUEUE_QUOTA not in decision.plugins:
+            return
         less = {parts_of(each.resource)[0]: -(-min(each.requested, each.over) // needed) for each in reversed(bounds)}
         planned = self._with_less(less) if less and PODS not in less else None
         if planned is not None:
