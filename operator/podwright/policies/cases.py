@@ -106,7 +106,7 @@ def read_suite(path: Path) -> Sequence[Case]:
     except OSError as error:
         raise SuiteError(f"{path}: {error.strerror or error}") from error
     if not suite.tests:
-        raise SuiteError(f"{path}: tests: there is none")
+        raise SuiteError(f"{path}: tests: is missing or empty")
     shared = [*_objects(suite, path, "")]
     signals, time = _signals(suite, path, ""), _time(suite, path, "")
     cases = [_case(case, shared, path, f"tests[{index}]") for index, case in enumerate(suite.tests)]

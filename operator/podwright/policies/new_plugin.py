@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class {name}Args:
-    """What the policy may set in `pluginConfig`. Every field has a default."""
+    """The arguments that a policy may set in `pluginConfig`. Every field has a default."""
 
     label: str = "team"
 

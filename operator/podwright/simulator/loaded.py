@@ -173,7 +173,7 @@ class LoadedCluster:
         return self.world.cache
 
     def queue_object(self, name: str) -> tuple[QueueKind, Raw] | None:
-        """The object that is the queue of this name, with its API. None if there is none, or it is invalid."""
+        """The object that is the queue of this name, with its API. None if it is missing or invalid."""
         kind = self.queue_names.holder(name)
         raw = None if kind is None else self.queue_objects[kind].get(name)
         return None if kind is None or raw is None else (kind, raw)

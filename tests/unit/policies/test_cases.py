@@ -138,7 +138,7 @@ def test_a_policy_in_shadow_mode_is_tested_as_if_it_enforced(tmp_path: Path) -> 
 def test_a_file_without_tests_fails(tmp_path: Path, content: str) -> None:
     (tmp_path / "empty.yaml").write_text(content)
     found = CliRunner().invoke(main, ["policy", "test", str(tmp_path / "empty.yaml")])
-    assert (found.exit_code, "empty.yaml: tests: there is none" in found.output) == (1, True)
+    assert (found.exit_code, "empty.yaml: tests: is missing or empty" in found.output) == (1, True)
 
 
 @pytest.mark.parametrize(

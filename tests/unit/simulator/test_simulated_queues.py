@@ -305,7 +305,7 @@ def test_queues_are_drained_once_before_each_node_is_tried():
         pytest.param("ml/limit=3", "is not of the form", id="no kind"),
         pytest.param("queue/ml", "is not of the form", id="no value"),
         pytest.param("queue/mk/state=Hold", "no valid queue 'mk'; did you mean 'ml'?", id="another name"),
-        pytest.param("queue/ml/cpu/limits=3", "'limits' is none of guarantee, limit, lendingLimit, weight", id="another field"),
+        pytest.param("queue/ml/cpu/limits=3", "'limits' is not one of guarantee, limit, lendingLimit, weight", id="another field"),
         pytest.param("queue/ml/stat=Hold", "did you mean 'state'?", id="another field of the queue"),
         pytest.param("queue/ml/cpu/limit=much", "spec.resources.cpu.limit", id="no quantity"),
         pytest.param("queue/ml/parent=ml", "spec.parent: queue 'ml' is below this queue", id="a cycle"),

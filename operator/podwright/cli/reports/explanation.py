@@ -178,7 +178,7 @@ def _queue(place: QueuePlace) -> str:
     if place.ahead is not None:
         parts.append(f"{counted(place.ahead, 'pod')} before it")
     if place.tried_in is not None:
-        parts.append("tried next" if place.tried_in <= 0 else f"tried again in {place.tried_in:.0f} s at the latest")
+        parts.append("tried next" if place.tried_in <= 0 else f"tried again within {place.tried_in:.0f} s")
     if place.gated_by:
         parts.append(f"gated by {place.gated_by}")
     if place.costly:

@@ -132,5 +132,6 @@ def _known(seconds: float, ended: Sequence[PodInfo], *, sure: bool) -> str:
     if not ended:
         return "now"
     who = f"{ended[0].key} has" if len(ended) == 1 else f"{len(ended):,} pods, the last of them {ended[-1].key}, have"
-    when = "at the latest" if sure else "if pods run for as long as is expected"
-    return f"in {format_duration(round(seconds))} {when}, once {who} ended"
+    time = format_duration(round(seconds))
+    when = f"within {time}" if sure else f"in {time} if pods run for as long as is expected"
+    return f"{when}, once {who} ended"

@@ -51,7 +51,7 @@ def with_field(queues: Mapping[str, Raw], text: str) -> Raw:
     if kind.lower() not in _KINDS or not equals or not name or not field:
         raise HypothesisError(f"set: {text!r} is not of the form queue/NAME/RESOURCE/limit=8 or queue/NAME/state=Hold")
     if field not in known and not of_users:
-        raise HypothesisError(f"set: {text!r}: {field!r} is none of {', '.join(known)}{did_you_mean(field, known)}")
+        raise HypothesisError(f"set: {text!r}: {field!r} is not one of {', '.join(known)}{did_you_mean(field, known)}")
     if name not in queues:
         raise HypothesisError(f"set: {text!r}: there is no valid queue {name!r}{did_you_mean(name, queues)}")
     found: Any = int(value) if field in _NUMBERS and value.removeprefix("-").isdecimal() and len(value) < 20 else value

@@ -86,7 +86,7 @@ class _Reading:
         time = _time(entry.get("time"), where)
         kind, raw = entry.get("type"), entry.get("object")
         if kind not in TYPES:
-            raise StreamError(f"{where}: type: {kind!r} is none of {', '.join(TYPES)}")
+            raise StreamError(f"{where}: type: {kind!r} is not one of {', '.join(TYPES)}")
         if not isinstance(raw, dict) or not isinstance(raw.get("kind"), str):
             raise StreamError(f"{where}: object: expected a Kubernetes object with a kind")
         metadata = raw.get("metadata")

@@ -175,7 +175,7 @@ def test_a_pod_that_fits_says_from_the_operator_how_long_its_backoff_is(run, mon
     assert result["causes"][0]["reason"] == "Backoff"
     assert "tried again in 6 s" in result["causes"][0]["text"]
     table = run(given, "pod/waiting", "--operator", "https://operator").output
-    assert "backoff, 4 attempts, waiting for 30 s, tried again in 6 s at the latest" in table
+    assert "backoff, 4 attempts, waiting for 30 s, tried again within 6 s" in table
 
 
 def test_without_the_cluster_the_operator_answers_alone(monkeypatch):

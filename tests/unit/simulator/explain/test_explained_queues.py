@@ -100,7 +100,7 @@ def running(name, seconds=None, owner="", phase="Running", expected="", **option
     [
         pytest.param(
             [running("a1", 3600)],
-            "in 1h0m0s at the latest, once default/a1 has ended",
+            "within 1h0m0s, once default/a1 has ended",
             "2026-01-01T13:00:00Z",
             id="a declared end",
         ),
@@ -169,7 +169,7 @@ ENTITLED = queue("b", resources={GPU: {"guarantee": 2}})
             [queue("a", reclaimMinRuntime="30m"), ENTITLED],
             "b",
             900,
-            "in 5m0s at the latest, once default/a1 has ended",
+            "within 5m0s, once default/a1 has ended",
             "2026-01-01T12:15:00Z",
             id="after its end",
         ),

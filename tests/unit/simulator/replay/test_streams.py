@@ -203,7 +203,7 @@ def test_a_pod_that_cannot_be_understood_is_left_out_and_named(file):
         ("{}", ":2: time: is missing"),
         ('{"time": -1}', ":2: time: expected a time"),
         ('{"time": "noon"}', ":2: time: 'noon' is not a time"),
-        ('{"time": 1, "type": "BOOKMARK"}', ":2: type: 'BOOKMARK' is none of INITIAL, ADDED, MODIFIED, DELETED"),
+        ('{"time": 1, "type": "BOOKMARK"}', ":2: type: 'BOOKMARK' is not one of INITIAL, ADDED, MODIFIED, DELETED"),
         ('{"time": 1, "type": "ADDED"}', ":2: object: expected a Kubernetes object"),
         ('{"time": 1, "type": "ADDED", "object": {"kind": "Pod"}}', ":2: object.metadata.name: is missing"),
         (json.dumps(entry(1, "ADDED", pod("p"), duration="long")), ":2: duration: expected seconds"),

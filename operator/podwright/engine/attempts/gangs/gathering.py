@@ -117,8 +117,8 @@ class Gathering:
             self._tell(due, reservation, start)
 
     def _tell(self, due: DueGang, reservation: Reservation, start: EarliestStart) -> None:
-        seconds = f"in {max(0, round(start.at - self._sources.wall()))} s" if start.at < inf else ""
-        expected = f"{seconds} at the latest" if start.sure else f"{seconds}, if pods run for as long as is expected"
+        seconds = f"{max(0, round(start.at - self._sources.wall()))} s" if start.at < inf else ""
+        expected = f"within {seconds}" if start.sure else f"in {seconds}, if pods run for as long as is expected"
         when = expected if seconds else "when running pods end"
         nodes = len({slot.node for slot in reservation.slots})
         note = f"room for {len(reservation.slots)} pods is held on {nodes} nodes, where the pod group can start {when}"

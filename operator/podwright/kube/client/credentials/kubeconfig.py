@@ -220,14 +220,14 @@ def _plugin(user: KubeconfigUser, entry: Exec, cluster: KubeconfigCluster, autho
     if not entry.command:
         raise ConfigError(f"{entry.where}.command: is not set")
     if entry.api_version not in VERSIONS:
-        raise ConfigError(f"{entry.where}.apiVersion: {entry.api_version!r} is none of {', '.join(VERSIONS)}")
+        raise ConfigError(f"{entry.where}.apiVersion: {entry.api_version!r} is not one of {', '.join(VERSIONS)}")
     if "" in entry.env:
         raise ConfigError(f"{entry.where}.env: a variable has no name")
     mode = entry.interactive_mode or ("IfAvailable" if entry.api_version.endswith("/v1beta1") else "")
     if mode == "Always":
         raise ConfigError(f"{entry.where}.interactiveMode: Always needs a terminal, which Podwright has not")
     if mode not in ("Never", "IfAvailable"):
-        raise ConfigError(f"{entry.where}.interactiveMode: {mode!r} is none of Never, IfAvailable, Always")
+        raise ConfigError(f"{entry.where}.interactiveMode: {mode!r} is not one of Never, IfAvailable, Always")
     if user.token or user.token_file or user.username or user.certificate or user.certificate_data:
         return None
     command = str(user.folder / entry.command) if os.sep in entry.command else entry.command

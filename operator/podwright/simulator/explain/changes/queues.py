@@ -170,7 +170,7 @@ def priorities_above(cluster: LoadedCluster, pod: PodInfo) -> Sequence[int]:
 def lifts(
     cluster: LoadedCluster, pod: PodInfo, bounds: Sequence[Bound], raised: ClusterChange | None
 ) -> Iterator[ClusterChange]:
-    """What would lift the bounds of the pod, which `held_back` found; none: another bound holds it back."""
+    """Changes that would lift the bounds of the pod, which `held_back` found; empty: another bound holds it back."""
     if raised is not None:
         yield raised
     if bounds:

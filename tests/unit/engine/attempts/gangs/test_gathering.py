@@ -120,7 +120,7 @@ async def test_a_gang_that_waits_for_long_gets_the_room_that_becomes_free():
         assert (
             "g",
             "RoomHeld",
-            "room for 2 pods is held on 1 nodes, where the pod group can start in 600 s at the latest",
+            "room for 2 pods is held on 1 nodes, where the pod group can start within 600 s",
         ) in it.rig.recorder.events
         it.pod("small", 2)
         it.ends("b")

@@ -206,9 +206,11 @@ CA, CERTIFICATE, KEY = ("certificate-authority", "client-certificate", "client-k
         ),
         pytest.param({"exec": {**EXEC, "command": ""}}, {}, {}, "exec.command: is not set", id="no command"),
         pytest.param(
-            {"exec": {**EXEC, "apiVersion": "v1"}}, {}, {}, "exec.apiVersion: 'v1' is none of", id="a version"
+            {"exec": {**EXEC, "apiVersion": "v1"}}, {}, {}, "exec.apiVersion: 'v1' is not one of", id="a version"
         ),
-        pytest.param({"exec": {**EXEC, "interactiveMode": ""}}, {}, {}, "interactiveMode: '' is none of", id="no mode"),
+        pytest.param(
+            {"exec": {**EXEC, "interactiveMode": ""}}, {}, {}, "interactiveMode: '' is not one of", id="no mode"
+        ),
         pytest.param(
             {"exec": {**EXEC, "interactiveMode": "Always"}}, {}, {}, "Always needs a terminal", id="interactive"
         ),

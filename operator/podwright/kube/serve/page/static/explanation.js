@@ -27,7 +27,7 @@ function queue(found) {
     ["Waits for", duration(place.waited)],
     ["Attempts", place.attempts],
     ["Pods before it", place.ahead],
-    ["Tried in", place.triedIn === undefined ? undefined : `${duration(place.triedIn)} at the latest`],
+    ["Tried within", place.triedIn === undefined ? undefined : duration(place.triedIn)],
     ["Rejected by", (place.rejectedBy || []).join(", ")],
     ["Held back by", place.gatedBy],
     ["Lane", place.costly && "costly pods"],
