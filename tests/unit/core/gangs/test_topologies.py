@@ -403,9 +403,25 @@ class TestLevels:
         with pytest.raises(UnknownLevelError, match=problem):
             self.topologies().tree(asked)
 
-    def test_domains_are_found_again_only_when_nodes_change(self):
+    def test_domains_are_found_again_only_when_their_labels_change(self, monkeypatch):
+        world = World()
+        monkeypatch.setattr(f"{__name__}.World", lambda: world)
         topologies = self.topologies()
-        assert topologies.levels(LEVELS) is topologies.levels(LEVELS)
+        first, taint = topologies.levels(LEVELS), [{"key": "dedicated", "effect": "NoSchedule"}]
+        (raw,) = nodes({"z/b/2": 1})
+        raw["spec"] = {"taints": taint}
+        raw["metadata"]["labels"]["other"] = "x"
+        world.cache.set_node(parse_node(raw))
+        assert topologies.levels(LEVELS) is first
+        for label, value, racks in (("rack", "a", [0, 1, 2, 1]), ("zone", "y", [0, 1, 2, 0])):
+            raw["metadata"]["labels"][label] = value
+            world.cache.set_node(parse_node(raw))
+            assert topologies.levels(LEVELS)[1].codes.tolist() == racks
+        world.cache.remove_node("z-b-2")
+        assert topologies.levels(LEVELS)[1].codes.tolist() == [0, 1, 2, -1]
+        (raw,) = nodes({"x/a/1": 1, "z/c/1": 1})[1:]
+        world.cache.set_node(parse_node(raw))
+        assert topologies.levels(LEVELS)[1].codes.tolist() == [0, 1, 2, 3]
 
     def test_no_more_than_so_many_bytes_of_domains_are_kept(self, monkeypatch):
         def one_tree_kept(max_bytes: int) -> bool:
