@@ -63,7 +63,7 @@ def verdicts(entry: Json) -> list[Verdict]:
 def _verdicts(entry: Json) -> Iterator[Verdict]:
     name, size, mode = entry["workload"], entry["size"], entry["mode"]
     if mode == _LOW_RATE:
-        yield _ratio(entry, "p99_ms", 1.0)
+        yield _ratio(entry, "p99_ms", 0.5)
         yield Verdict("own p50_ms", 10, entry[OURS]["p50_ms"])
         yield Verdict("own p99_ms", 50, entry[OURS]["p99_ms"])
     if mode != ("live" if name in _only_live() else "backlog") or size in _scaled():
