@@ -266,9 +266,9 @@ def test_queues_of_teams_are_a_tree_with_bars_and_numbers(look):
         rows = table.get_by_role("row")
         expect(rows).to_have_count(8)
         expect(rows.nth(5)).to_have_text(
-            re.compile("ml-research.*24.*12 borrowed.*6 above its share.*18.*12", re.DOTALL)
+            re.compile("ml-research.*24.*12 borrowed.*10 from ml-products.*6 above its share.*18.*12", re.DOTALL)
         )
-        expect(rows.nth(2)).to_have_text(re.compile("ml-products.*6.*10 lent.*22.*16", re.DOTALL))
+        expect(rows.nth(2)).to_have_text(re.compile("ml-products.*6.*10 lent to ml-research.*22.*16", re.DOTALL))
         expect(rows.nth(3)).to_contain_text("Hold")
         expect(rows.nth(7)).to_contain_text("spec.parent: queue 'nowhere' does not exist")
         indents = [rows.nth(row).locator(".branch").bounding_box()["x"] for row in (1, 2, 3)]

@@ -20,7 +20,7 @@ from podwright.core.queues.amounts import amount_text, unit_of
 from podwright.core.queues.flavors import of_flavor
 from podwright.core.queues.queues import QueueRules, Queues
 from podwright.core.queues.shares import UNBOUNDED
-from podwright.core.queues.shown import first_bound, held_by, waiting_below
+from podwright.core.queues.shown import first_bound, held_by, lent_between, waiting_below
 from podwright.core.queues.tree import NO_QUOTA
 from podwright.core.queues.usage import Record
 from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
@@ -33,15 +33,18 @@ MAX_DEPTH: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueAmounts:
-    """A queue's amounts of one resource. `limit`: None without a limit. `borrowed`: the amount above the guarantee."""
+    """A queue's amounts of one resource. `guarantee`: None for all that is requested. `limit`: None without a limit.
+    `lending`: how much other queues borrow from this one, or lend to it, by name: see `lent_between`.
+    """
 
     resource: str
-    guarantee: int = 0
+    guarantee: int | None = 0
     limit: int | None = None
     share: int | None = 0
     """None: not known."""
     allocated: int = 0
     pending: int = 0
+    lending: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_of_interest(self) -> bool:
@@ -51,7 +54,7 @@ class QueueAmounts:
     @property
     def borrowed(self) -> int:
         """The amount allocated above the guarantee."""
-        return max(0, self.allocated - self.guarantee)
+        return 0 if self.guarantee is None else max(0, self.allocated - self.guarantee)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +98,15 @@ class QueueRow:
 
     def as_json(self) -> dict[str, Any]:
         """The row for programs. Amounts are quantities, by resource."""
-        resources: dict[str, dict[str, str]] = {}
+        resources: dict[str, dict[str, Any]] = {}
         for each in self.resources:
             amounts = {name: getattr(each, name) for name in _AMOUNTS}
             resources[each.resource] = {
                 name: amount_text(each.resource, amount) for name, amount in amounts.items() if amount is not None
             }
+            if each.lending:
+                lending = {name: amount_text(each.resource, amount) for name, amount in each.lending.items()}
+                resources[each.resource]["borrowedFrom" if each.borrowed else "lentTo"] = lending
         named = {
             "problem": self.problem,
             "firstWaiting": {"pod": self.waiting, "message": self.bound} if self.waiting else {},
@@ -121,7 +127,7 @@ def rows_of(queues: Queues) -> Sequence[QueueRow]:
     if queues.active:
         queues.shared_out()
     known = {*queues.names(), *queues.declared}
-    return _as_tree(_of_core(queues, name) for name in sorted(known))
+    return _with_lending(_as_tree(_of_core(queues, name) for name in sorted(known)))
 
 
 def _of_core(queues: Queues, name: str) -> QueueRow:
@@ -150,7 +156,7 @@ def _of_rules(rules: QueueRules, resource: str, share: int | None, allocated: in
     quota = rules.quotas.get(resource, NO_QUOTA)
     return QueueAmounts(
         resource=resource,
-        guarantee=max(0, quota.guarantee),
+        guarantee=None if quota.guarantee == UNBOUNDED else quota.guarantee,
         limit=None if quota.limit == UNBOUNDED else quota.limit,
         share=share,
         allocated=allocated,
@@ -162,7 +168,8 @@ def rows_from(raws: Iterable[Raw]) -> Sequence[QueueRow]:
     """The queues of all APIs as the API server has them, parents first. What cannot be read is left out."""
     found = [(queue_kind_of(raw) or SCHEDULING_QUEUES, raw) for raw in raws]
     found.sort(key=lambda each: QUEUE_KINDS.index(each[0]), reverse=True)  # of several of one name, the last is shown
-    return _as_tree(_of_object(raw) if kind is SCHEDULING_QUEUES else _of_other(kind, raw) for kind, raw in found)
+    rows = (_of_object(raw) if kind is SCHEDULING_QUEUES else _of_other(kind, raw) for kind, raw in found)
+    return _with_lending(_as_tree(rows))
 
 
 def rows_of_views(raws: Iterable[Raw]) -> Sequence[QueueRow]:
@@ -203,7 +210,9 @@ def _of_object(raw: Raw) -> QueueRow:
                 resource=resource,
                 guarantee=_amount(resource, quotas.get(resource, {}).get("guarantee")) or 0,
                 limit=_amount(resource, quotas.get(resource, {}).get("limit")),
-                **{field: _amount(resource, amounts.get(resource)) or 0 for field, amounts in given.items()},
+                share=_amount(resource, given["share"].get(resource)) or 0,
+                allocated=_amount(resource, given["allocated"].get(resource)) or 0,
+                pending=_amount(resource, given["pending"].get(resource)) or 0,
             )
             for resource in sorted({*quotas, *given["allocated"], *given["pending"]})
         ),
@@ -287,6 +296,28 @@ def _below(top: str, children: Mapping[str, Sequence[str]], given: Mapping[str, 
         name, depth = waiting.pop()
         yield replace(given[name], depth=min(depth, MAX_DEPTH))
         waiting += [(child, depth + 1) for child in reversed(children.get(name, ()))]
+
+
+def _with_lending(rows: Sequence[QueueRow]) -> Sequence[QueueRow]:
+    """Returns the same queues, with who lends to whom among those of one parent. Guarantees that may not be in force do
+    not count.
+    """
+    families: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
+    for row in rows:
+        in_force = not row.problem or row.state != "Open"
+        for each in row.resources:
+            guarantee = each.guarantee if in_force and each.guarantee is not None else each.allocated
+            families.setdefault((row.parent, each.resource), {})[row.name] = each.allocated, guarantee
+    lending = {key: lent_between(siblings) for key, siblings in families.items()}
+    return [
+        replace(
+            row,
+            resources=tuple(
+                replace(each, lending=lending[row.parent, each.resource][row.name]) for each in row.resources
+            ),
+        )
+        for row in rows
+    ]
 
 
 def _amount(resource: str, value: Any) -> int | None:

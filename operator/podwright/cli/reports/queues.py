@@ -20,6 +20,8 @@ _IN_BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
 _NONE: Final = Text("-", style="dim")
 WAITING_SHOWN: Final = 10
 """How many bounds, and how many problems, are listed."""
+BORROWERS_SHOWN: Final = 3
+"""How many borrowers of a queue are named."""
 
 
 def queue_resources(rows: Sequence[QueueRow]) -> Sequence[str]:
@@ -55,7 +57,7 @@ def queue_table(rows: Sequence[QueueRow], resources: Sequence[str]) -> Renderabl
             names = (resource,) if several else ()
             table.add_row(*first, *names, *_cells(row.of(resource)), pods if not number else Text())
     note = "PODS wait." if several else f"Amounts are of {resources[0]}. PODS wait."
-    return Group(table, Text(note, style="dim"), *_notes(rows))
+    return Group(table, Text(note, style="dim"), *_notes(rows, resources))
 
 
 def usage_table(rows: Sequence[QueueRow], resource: str) -> RenderableType:
@@ -80,6 +82,18 @@ def usage_table(rows: Sequence[QueueRow], resource: str) -> RenderableType:
         " queue."
     )
     return Group(table, Text(note, style="dim"))
+
+
+def _lending(amounts: QueueAmounts) -> str:
+    """Says to whom a queue lends how much; empty if to nobody."""
+    resource, lent = amounts.resource, [] if amounts.borrowed else [*amounts.lending.items()]
+    texts = [
+        f"{_readable(resource, amount)} {'' if index else f'{resource} '}to {name}"
+        for index, (name, amount) in enumerate(lent[:BORROWERS_SHOWN])
+    ]
+    if len(lent) > BORROWERS_SHOWN:
+        texts.append(f"and some to {counted(len(lent) - BORROWERS_SHOWN, 'more queue')}")
+    return f"lends {', '.join(texts)}" if texts else ""
 
 
 def _hours(row: QueueRow, resource: str) -> float:
@@ -133,9 +147,9 @@ def _cells(amounts: QueueAmounts) -> Iterator[Text]:
     def cell(amount: int, style: str = "") -> Text:
         return Text(_readable(amounts.resource, amount), style=style) if amount else _NONE
 
-    above = amounts.share is not None and amounts.allocated > max(amounts.share, amounts.guarantee)
+    above = amounts.share is not None and amounts.allocated > max(amounts.share, amounts.guarantee or 0)
     starved = bool(amounts.pending) and amounts.allocated < (amounts.share or 0)
-    yield cell(amounts.guarantee)
+    yield cell(amounts.guarantee or 0)
     yield _NONE if amounts.limit is None else Text(_readable(amounts.resource, amounts.limit))
     yield cell(amounts.share or 0)
     yield cell(amounts.allocated, "yellow" if above else "green")
@@ -143,12 +157,14 @@ def _cells(amounts: QueueAmounts) -> Iterator[Text]:
     yield cell(amounts.pending, "red" if starved else "")
 
 
-def _notes(rows: Sequence[QueueRow]) -> Iterator[Text]:
-    """Yields the problems of queues, then the bounds that keep pods waiting."""
+def _notes(rows: Sequence[QueueRow], resources: Sequence[str]) -> Iterator[Text]:
+    """Yields the problems of queues, then who lends to whom, and the bounds that keep pods waiting."""
     wrong = [(row.name, row.problem) for row in rows if row.problem and row.state == "Open"]
     shut = [(row.name, row.problem) for row in rows if row.problem and row.state != "Open"]
     waiting = [(row.name, f"{row.waiting} waits: {row.bound}") for row in rows if row.waiting]
-    for pairs, style in ((wrong, "red"), (shut, "yellow"), (waiting, "yellow")):
+    lent = [(row.name, _lending(row.of(resource))) for row in rows for resource in resources]
+    lent = [(name, text) for name, text in lent if text]
+    for pairs, style in ((wrong, "red"), (shut, "yellow"), (lent, ""), (waiting, "yellow")):
         if pairs:
             yield Text()
         for name, text in pairs[:WAITING_SHOWN]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
@@ -76,6 +76,27 @@ def held_by(queues: Queues, name: str) -> Mapping[str, int]:
                 sums[resource] += amount
     del sums[PODS]
     return {**sums, **queue.held}
+
+
+def lent_between(siblings: Mapping[str, tuple[int, int]]) -> Mapping[str, Mapping[str, int]]:
+    """Returns by name of a queue how much of a resource it lends to which siblings, or borrows from them.
+
+    What a queue has above its guarantee counts as taken from those that have less than theirs, the largest amounts
+    first. `siblings`: by name what a queue has, and its guarantee.
+    """
+    over = {name: held - guarantee for name, (held, guarantee) in siblings.items() if held != guarantee}
+    order = deque(sorted(over, key=lambda name: (over[name], name)))
+    found: dict[str, dict[str, int]] = {name: {} for name in siblings}
+    while order and over[lender := order[0]] < 0 < over[borrower := order[-1]]:
+        amount = min(-over[lender], over[borrower])
+        found[lender][borrower] = found[borrower][lender] = amount
+        over[lender] += amount
+        over[borrower] -= amount
+        if not over[lender]:
+            order.popleft()
+        if not over[borrower]:
+            order.pop()
+    return found
 
 
 def is_owed(queues: Queues, name: str) -> bool:

@@ -5,7 +5,7 @@ Every viewer sees all queues, as those who may get SchedulingQueues do.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from itertools import islice
@@ -16,7 +16,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.resources import CPU, PODS
 from podwright.core.queues.queues import Queues
 from podwright.core.queues.shares import UNBOUNDED
-from podwright.core.queues.shown import held_by, waiting_below
+from podwright.core.queues.shown import held_by, lent_between, waiting_below
 from podwright.core.queues.tree import NO_QUOTA
 from podwright.engine.process.steps import Steps
 
@@ -25,13 +25,15 @@ MOST_RESOURCES: Final = 4
 LONGEST: Final = 300
 """Characters of a text."""
 
-Amounts = tuple[int, int, int, int | None]
+Lending = tuple[tuple[str, int], ...]
+Amounts = tuple[int, int, int, int | None, Lending]
 
 
 class QueueLine(NamedTuple):
     """A queue. `depth`: how many queues are above it. `problem`: why its newest version is not in force.
 
-    `amounts`: for each resource what it has, its share, its guarantee, and its limit, None without one.
+    `amounts`: for each resource what it has, its share, its guarantee, its limit, None without one, and which others
+    borrow how much from it, or lend to it: see `lent_between`.
     """
 
     name: str
@@ -61,17 +63,21 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
     queues.shared_out()
     resources = yield from _resources(queues)
     left_out = [name for name in queues.problems if queues.get(name) is None]
-    lines = []
+    lines, families = dict[str, QueueLine](), defaultdict[str, list[QueueLine]](list)
     for name, depth in islice(_in_order(queues), MOST_QUEUES):
-        if (line := _line(queues, name, depth, resources)) is not None:
-            lines.append(line)
+        if (line := _line(queues, name, depth, resources)) is not None and (rules := queues.get(name)) is not None:
+            lines[name] = line
+            families[rules.parent].append(line)
         yield
-    lines += [
+    for family in families.values():
+        lines.update((line.name, line) for line in _with_lending(family, len(resources)))
+        yield
+    wrong = [
         QueueLine(name, 0, "", _text(problem), 0, ())
         for name in sorted(left_out)[: MOST_QUEUES - len(lines)]
         if (problem := queues.problems.get(name)) is not None
     ]
-    return QueueTreeView(tuple(resources), tuple(lines), len(queues.names()) + len(left_out))
+    return QueueTreeView(tuple(resources), (*lines.values(), *wrong), len(queues.names()) + len(left_out))
 
 
 def _resources(queues: Queues) -> Steps[Sequence[str]]:
@@ -111,9 +117,22 @@ def _line(queues: Queues, name: str, depth: int, resources: Sequence[str]) -> Qu
     for resource in resources:
         quota = rules.quotas.get(resource, NO_QUOTA)
         limit = None if quota.limit == UNBOUNDED else quota.limit
-        amounts.append((held.get(resource, 0), share.get(resource, 0), max(0, quota.guarantee), limit))
+        has = held.get(resource, 0)
+        guarantee = has if quota.guarantee == UNBOUNDED else quota.guarantee
+        amounts.append((has, share.get(resource, 0), guarantee, limit, ()))
     text = "" if problem is None else _text(problem)
     return QueueLine(name, depth, rules.state, text, waiting_below(queues, name), tuple(amounts))
+
+
+def _with_lending(family: Sequence[QueueLine], resources: int) -> Iterator[QueueLine]:
+    """Yields the same queues, which have one parent, with who lends to whom."""
+    found = [
+        lent_between({line.name: (line.amounts[index][0], line.amounts[index][2]) for line in family})
+        for index in range(resources)
+    ]
+    for line in family:
+        pairs = zip(line.amounts, found, strict=True)
+        yield line._replace(amounts=tuple((*each[:4], tuple(lent[line.name].items())) for each, lent in pairs))
 
 
 def _text(problem: InvalidObjectError) -> str:

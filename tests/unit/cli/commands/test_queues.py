@@ -65,6 +65,8 @@ def test_the_tree_has_what_each_queue_has_and_may_have(run):
         "",
         "lost: spec.parent: queue 'gone' does not exist",
         "",
+        "b: lends 6 nvidia.com/gpu to a",
+        "",
         "b: x/train-0 waits: ml holds 20 of 24 nvidia.com/gpu",
     ]
 
@@ -121,10 +123,22 @@ def test_programs_get_quantities(run):
         "pendingPods": 4,
         "resources": {
             "memory": {"guarantee": "0", "share": "0", "allocated": "12Gi", "borrowed": "12Gi", "pending": "0"},
-            GPU: {"guarantee": "8", "share": "8", "allocated": "2", "borrowed": "0", "pending": "4"},
+            GPU: {"guarantee": "8", "share": "8", "allocated": "2", "borrowed": "0", "pending": "4", "lentTo": {"a": "6"}},
         },
     }  # fmt: skip
+    assert found["a"]["resources"][GPU]["borrowedFrom"] == {"b": "6"}
     assert found["lost"]["problem"] == "spec.parent: queue 'gone' does not exist"
+
+
+def test_a_queue_lends_to_others_of_its_parent_what_it_is_guaranteed_and_does_not_use(run):
+    borrowers = [shown(f"b{number}", {"allocated": {GPU: str(number)}}) for number in range(6)]
+    refused = [{"type": "Accepted", "status": "False", "message": "wrong"}]
+    unused = {"resources": {GPU: {"guarantee": 20}}}
+    wants_all = other_queue(KAI_QUEUE, "kai", {"allocated": {GPU: "6"}}, resources={"gpu": {"quota": -1, "limit": -1}})
+    objects = [*borrowers, wants_all, shown("lender", **unused), shown("wrong", {"conditions": refused}, **unused)]
+    text = run(objects=[*objects, shown("below", parent="lender", **unused)])
+    lines = [line for line in text.splitlines() if "lends" in line]
+    assert lines == ["lender: lends 5 nvidia.com/gpu to b5, 4 to b4, 3 to b3, and some to 2 more queues"]
 
 
 def test_a_flavor_has_its_own_quotas_and_units(run):

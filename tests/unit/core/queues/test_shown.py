@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from podwright.api.queue_status import QueueReport, status_of
 from podwright.api.queue_view import view_status_of
 from podwright.core.queues import shown
@@ -147,6 +149,25 @@ def test_a_queue_without_quotas_shows_what_its_pods_and_those_below_have(monkeyp
     assert "borrowed" not in status
     monkeypatch.setattr(shown, "MOST_BELOW", 2)
     assert status_for(cluster, "all")["allocated"] == {GPU: "3"}, "of many queues, what any of them names"
+
+
+@pytest.mark.parametrize(
+    ("siblings", "lent"),
+    [
+        pytest.param({"a": (2, 8), "b": (9, 4)}, {"a": {"b": 5}, "b": {"a": 5}}, id="no more than is borrowed"),
+        pytest.param({"a": (2, 4), "b": (9, 4)}, {"a": {"b": 2}, "b": {"a": 2}}, id="no more than is unused"),
+        pytest.param(
+            {"a": (0, 2), "b": (0, 5), "c": (4, 0), "d": (2, 0), "e": (1, 1)},
+            {"a": {"d": 1}, "b": {"c": 4, "d": 1}, "c": {"b": 4}, "d": {"b": 1, "a": 1}, "e": {}},
+            id="the largest first",
+        ),
+        pytest.param({"a": (4, 2), "b": (4, 0)}, {"a": {}, "b": {}}, id="nobody lends"),
+        pytest.param({}, {}, id="no queue"),
+    ],
+)
+def test_what_queues_have_above_their_guarantees_is_lent_by_those_below_theirs(siblings, lent):
+    found = shown.lent_between(siblings)
+    assert found == lent
 
 
 def status_for(cluster, name):

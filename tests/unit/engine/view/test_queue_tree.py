@@ -23,12 +23,12 @@ def test_a_tree_has_what_each_queue_has_and_may_have():
     found = at_once(queue_tree(queues_of(cache)))
     assert found.resources == (GPU, "cpu")
     assert [(line.name, line.depth, line.state, line.waiting, line.amounts[:1]) for line in found.lines] == [
-        ("ml", 0, "Open", 12, ((30, 40, 32, 40),)),
-        ("ml-products", 1, "Open", 12, ((6, 22, 16, None),)),
-        ("ml-products-nightly", 2, "Hold", 0, ((0, 0, 0, None),)),
-        ("ml-products-training", 2, "Open", 12, ((6, 22, 0, None),)),
-        ("ml-research", 1, "Open", 0, ((24, 18, 12, None),)),
-        ("web", 0, "Open", 0, ((2, 2, 0, 8),)),
+        ("ml", 0, "Open", 12, ((30, 40, 32, 40, (("web", 2),)),)),
+        ("ml-products", 1, "Open", 12, ((6, 22, 16, None, (("ml-research", 10),)),)),
+        ("ml-products-nightly", 2, "Hold", 0, ((0, 0, 0, None, ()),)),
+        ("ml-products-training", 2, "Open", 12, ((6, 22, 0, None, ()),)),
+        ("ml-research", 1, "Open", 0, ((24, 18, 12, None, (("ml-products", 10),)),)),
+        ("web", 0, "Open", 0, ((2, 2, 0, 8, (("ml", 2),)),)),
         ("lost", 0, "", 0, ()),
     ]
     assert found.lines[-1].problem == "spec.parent: queue 'nowhere' does not exist"
@@ -47,7 +47,7 @@ def test_if_no_queue_names_a_resource_there_is_what_their_pods_have():
         queues_of(cache).set(queue)
     found = at_once(queue_tree(queues_of(cache)))
     assert found.resources == (GPU, "cpu")
-    assert [line.amounts for line in found.lines] == [((2, 0, 0, None), (1000, 0, 0, None))] * 2
+    assert [line.amounts for line in found.lines] == [((2, 0, 0, None, ()), (1000, 0, 0, None, ()))] * 2
 
 
 def test_many_queues_and_resources_are_bounded_and_read_in_steps():

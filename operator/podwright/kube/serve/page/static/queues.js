@@ -3,6 +3,9 @@
 import { byId, el, fill } from "./dom.js";
 import { amount, label } from "./units.js";
 
+/** How many queues that lend to one, or borrow from it, are named. */
+const OTHERS = 3;
+
 export class Queues {
   #card = byId("queues-card");
   #box = byId("queues");
@@ -28,31 +31,31 @@ export class Queues {
     const { resources, list, unlisted } = this.#last;
     const index = Math.max(0, resources.indexOf(this.#select.value));
     const resource = resources[index] || "";
-    const of = (queue) => queue[5][index] || [0, 0, 0, null];
+    const of = (queue) => queue[5][index] || [0, 0, 0, null, []];
     // One scale for all queues, so that their bars can be compared. A limit far above everything does not count.
     const greatest = Math.max(1, ...list.map((queue) => Math.max(...of(queue).slice(0, 3))));
     const scale = Math.max(greatest, ...list.map((queue) => Math.min(of(queue)[3] ?? 0, 2 * greatest)));
-    const borrowing = list.some((queue) => of(queue)[0] > of(queue)[2]);
     const heads = ["Queue", "Use", "Has", "Share", "Guarantee", "Limit", "Pods that wait"];
     const head = el("tr", {}, heads.map((text, column) => el("th", { scope: "col", class: column > 1 ? "number" : null }, text)));
     const top = this.#box.querySelector(".scroll")?.scrollTop || 0;
     fill(this.#box, [
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of queues" },
         el("table", {}, el("caption", { class: "hidden" }, `Queues and what they have of ${label(resource)}, each above the queues below it`),
-          el("thead", {}, head), el("tbody", {}, list.map((queue) => row(queue, of(queue), resource, scale, borrowing))))),
+          el("thead", {}, head), el("tbody", {}, list.map((queue) => row(queue, of(queue), resource, scale))))),
       unlisted > 0 && el("p", { class: "quiet" }, `${unlisted.toLocaleString("en")} more, which are not listed here.`),
     ]);
     this.#box.querySelector(".scroll").scrollTop = top;
   }
 }
 
-function row([name, depth, state, problem, waiting], [has, share, guarantee, limit], resource, scale, borrowing) {
+function row([name, depth, state, problem, waiting], [has, share, guarantee, limit, others], resource, scale) {
   const text = (value) => (value ? amount(value, resource) : "–");
   const borrowed = Math.max(0, has - guarantee);
   const above = Math.max(0, has - Math.max(share, guarantee));
   const notes = [
     borrowed > 0 && guarantee > 0 && el("small", {}, `${amount(borrowed, resource)} borrowed`),
-    borrowing && has < guarantee && el("small", {}, `${amount(guarantee - has, resource)} lent`),
+    others.slice(0, OTHERS).map(([other, lent]) => el("small", { class: "other" }, `${amount(lent, resource)} ${has < guarantee ? "lent to" : "from"} ${other}`)),
+    others.length > OTHERS && el("small", {}, `and ${others.length - OTHERS} more`),
     above > 0 && el("small", { class: "above" }, `${amount(above, resource)} above its share`),
   ];
   const badge = problem ? ["bad", "Invalid", problem] : state !== "Open" ? ["plain", state, "Its pods wait"] : null;
