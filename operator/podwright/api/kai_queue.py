@@ -108,6 +108,16 @@ def parse_kai_queue(raw: Mapping[str, Any]) -> QueueRules:
     )
 
 
+def kai_amount_field(resource: str, key: str) -> str:
+    """Returns the field with the `guarantee` or `limit` of a resource; `spec.resources` if KAI bounds it nowhere."""
+    names = {ours: name for name, (ours, _) in KAI_UNITS.items()}
+    return (
+        f"spec.resources.{names[resource]}.{'quota' if key == 'guarantee' else key}"
+        if resource in names
+        else "spec.resources"
+    )
+
+
 def known_fields(cls: type[Any], raw: object) -> object:
     """The object without the fields that the dataclass does not have."""
     if not isinstance(raw, Mapping):

@@ -110,6 +110,11 @@ def parse_volcano_queue(raw: Mapping[str, Any]) -> QueueRules:
     )
 
 
+def volcano_amount_field(resource: str, key: str) -> str:
+    """Returns the field with the `guarantee` or `limit` of a resource."""
+    return f"spec.{'deserved' if key == 'guarantee' else 'capability'}[{resource}]"
+
+
 def _units(amounts: Amounts) -> dict[str, int]:
     """In whole units of the core; fractions are cut off."""
     return {

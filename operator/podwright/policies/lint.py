@@ -1,8 +1,8 @@
 """Checks policy files offline, with the operator's own code: what the operator would refuse is an error, with its place
 in the file.
 
-A SchedulingQueue is checked by itself, and with those of the same files as a tree; a RebalancePolicy, Reservation,
-Topology or WorkloadGrouping by itself.
+A queue, also one of KAI or Volcano, is checked by itself, and with those of the same files as a tree; a
+RebalancePolicy, Reservation, Topology or WorkloadGrouping by itself.
 
 A LocalSchedulerPolicy is checked against the SchedulerPolicies of the same files that would bound it. If there are
 none, the delegation is not checked, and a note says so.
@@ -11,7 +11,9 @@ none, the delegation is not checked, and a note says so.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -25,7 +27,7 @@ from podwright.api.queue_view import VIEW_KIND
 from podwright.api.rebalance_policy import REBALANCE_KIND, parse_rebalance_policy
 from podwright.api.reservation import RESERVATION_KIND, parse_reservation
 from podwright.api.scheduler_policy import GROUP, KIND, PolicyError, parse_policy
-from podwright.api.scheduling_queue import QUEUE_KIND, parse_queue
+from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.api.spec.delegation import NodeField
 from podwright.api.spec.strategy import DelegatedStrategy
 from podwright.api.topology import TOPOLOGY_KIND, parse_topology
@@ -35,15 +37,20 @@ from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import Problem
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.similar_names import did_you_mean, similar_name
+from podwright.core.queues.amounts import amount_text
 from podwright.core.queues.queues import QueueRules, Queues
+from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.shown import UNCOVERED
 from podwright.core.queues.validity import uncovered
 from podwright.core.state.cache import Cache
 from podwright.kube.bounded_files import read_at_most
+from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
+from podwright.kube.queues.names import counts_instead
 from podwright.policies.findings import Finding, Level
 from podwright.policies.positions import Place, Position, positions, repeated_keys
 from podwright.simulator.loaded import LoadOptions
 from podwright.simulator.manifests import Manifest, ManifestError, parse_manifests
+from podwright.simulator.queue_objects import QUEUE_OBJECTS, queue_kind_of
 
 LONGEST_FILE: Final = 16 << 20
 """Bytes of a policy file."""
@@ -104,9 +111,8 @@ def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
     for file in files:
         _read(file, policies, findings)
     accepted = PolicySet(options.classes, options.features, settings=options.settings)
-    given = dict.fromkeys(_KINDS, 0)
+    given = Counter(policy.raw["kind"] for policy in policies)
     for policy in policies:
-        given[policy.raw["kind"]] += 1
         if policy.raw["kind"] == KIND:
             findings += _cluster_findings(policy, accepted)
     for policy in policies:
@@ -115,7 +121,7 @@ def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
         elif (parse := _PARSERS.get(policy.raw["kind"])) is not None:
             findings += _findings_alone(policy, parse)
     findings += _overlaps(policies, accepted)
-    findings += _queue_findings([policy for policy in policies if policy.raw["kind"] == QUEUE_KIND])
+    findings += _queue_findings([policy for policy in policies if policy.raw["kind"] in QUEUE_OBJECTS])
     return sorted(set(findings))
 
 
@@ -140,7 +146,7 @@ def _read(file: str, policies: list[_Policy], findings: list[Finding]) -> None:
             actual = f"not {group!r:.80}" if group else "and its apiVersion is missing"
             problem = f"the API group of kind {name} is {GROUP}, {actual}"
             findings.append(Finding(file, *position.at("apiVersion").place, "error", "Kind", problem))
-        if ours and group in (GROUP, ""):
+        if (ours and group in (GROUP, "")) or queue_kind_of(raw) is not None:
             policies.append(_Policy(raw, file, position))
             for key, (line, column) in repeated_keys(position):
                 findings.append(Finding(file, line, column, "error", "YAML", f"the key {key:.80} is there twice"))
@@ -224,32 +230,57 @@ def _queue_findings(given: Sequence[_Policy]) -> Iterator[Finding]:
     cluster.
     """
     rules: dict[str, QueueRules] = {}
-    found: dict[str, _Policy] = {}
-    for each in given:
+    found: dict[str, tuple[_Policy, QueueKind]] = {}
+    queues = [(each, queue_kind_of(each.raw) or SCHEDULING_QUEUES) for each in given]
+    for each, kind in sorted(queues, key=lambda pair: QUEUE_KINDS.index(pair[1])):
         try:
-            queue = parse_queue(each.raw)
+            queue = kind.parse(each.raw)
         except InvalidObjectError as error:
             yield from _errors(each, error)
             continue
         if queue.name in found:
-            yield each.finding("error", "Twice", "metadata.name", "another queue of these files has this name")
-        rules[queue.name], found[queue.name] = queue, each
+            first = found[queue.name][1]
+            problem = "another queue of these files has this name" if first is kind else counts_instead(first, kind)
+            yield each.finding("error", "Twice", "metadata.name", problem)
+        if found.setdefault(queue.name, (each, kind))[1] is kind:
+            rules[queue.name], found[queue.name] = queue, (each, kind)
+    implied = [kind.implied for kind in {kind for _, kind in found.values()} if kind.implied is not None]
+    rules = {**{each.name: each for each in implied}, **rules}
+    known = {*rules}
     named = {str(each.raw["metadata"].get("name")) for each in given if isinstance(each.raw.get("metadata"), dict)}
     for queue in [*rules.values()]:
         if queue.parent and queue.parent not in rules:
             rules[queue.parent] = QueueRules(queue.parent)
             if queue.parent not in named:
+                each, kind = found[queue.name]
                 problem = f"whether queue {queue.parent!r} exists is not checked: it is in no file"
-                yield found[queue.name].finding("note", "Parent", "spec.parent", problem)
+                yield each.finding("note", "Parent", kind.parent, problem)
     tree = Queues(Cache())
     for queue in rules.values():
         tree.set(queue)
-    for name, problem_of_tree in tree.problems.items():
-        yield from _errors(found[name], problem_of_tree)
-    for name in found.keys() & tree.names():
-        at = tree.queue(name)
-        if found.keys() >= {*at.names()} and (warning := uncovered(at)) is not None:
-            yield found[name].finding("warning", UNCOVERED, warning.where, warning.problem)
+    for name, (each, kind) in found.items():
+        yield from _tree_findings(tree, name, each, kind, known=known)
+
+
+def _tree_findings(
+    tree: Queues, name: str, queue: _Policy, kind: QueueKind, *, known: AbstractSet[str]
+) -> Iterator[Finding]:
+    """Yields the findings about a queue in the tree. What other APIs allow is a warning. `known`: the queues whose
+    parents and amounts are known.
+    """
+    if (problem := tree.structure.problem(name)) is not None:
+        level: Level = "error" if kind.refuses(problem) else "warning"
+        reason = "Invalid" if level == "error" else UNCOVERED
+        yield queue.finding(level, reason, kind.place(problem.where), problem.problem)
+    if tree.get(name) is None:
+        return
+    if known >= {*tree.path(name)} and (warning := uncovered(tree.queue(name))) is not None:
+        yield queue.finding("warning", UNCOVERED, kind.place(warning.where), warning.problem)
+    for resource, quota in tree.queue(name).spec.quotas.items():
+        if UNBOUNDED != quota.limit < quota.guarantee:
+            limit, guarantee = (amount_text(resource, amount) for amount in (quota.limit, quota.guarantee))
+            text = f"this limit of {limit} is less than the guarantee of {guarantee}"
+            yield queue.finding("warning", UNCOVERED, kind.amount(resource, "limit"), text)
 
 
 def _findings_alone(policy: _Policy, parse: Callable[[Manifest], object]) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -299,3 +300,58 @@ def test_two_queues_of_one_name_are_an_error(tmp_path: Path) -> None:
     assert "p.yaml:8:18: error: SchedulingQueue a: metadata.name: another queue of these files has this name" in (
         result.output
     )
+
+
+KAI = """apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: %s}
+spec:
+  parentQueue: '%s'
+  resources: {gpu: {quota: %s, limit: %s}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}
+"""
+VOLCANO = """apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: %s}
+spec: {parent: '%s', deserved: {nvidia.com/gpu: %s}, capability: {nvidia.com/gpu: %s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("template", "parent", "guarantee", "limit"),
+    [
+        pytest.param(KAI, "spec.parentQueue", "spec.resources.gpu.quota", "spec.resources.gpu.limit", id="KAI"),
+        pytest.param(
+            VOLCANO, "spec.parent", "spec.deserved[nvidia.com/gpu]", "spec.capability[nvidia.com/gpu]", id="Volcano"
+        ),
+    ],
+)
+def test_queues_of_other_apis_are_checked_with_their_own_fields(
+    tmp_path: Path, template: str, parent: str, guarantee: str, limit: str
+) -> None:
+    each = [("a", "b", 1, 2), ("b", "a", 1, 2), ("c", "d", 1, 2), ("e", "", 4, 2), ("f", "e", 8, 9), ("g", "", "x", 1)]
+    result = run(tmp_path, "---\n".join(template % one for one in each))
+    assert result.exit_code == 1
+    found = [re.sub(r"^p\.yaml:\d+:\d+: ", "", line) for line in result.output.splitlines() if line.startswith("p.")]
+    uncovered = "[GuaranteesNotCovered]"
+    assert found[:-1] == [
+        f"error: Queue a: {parent}: queue 'b' is below this queue [Invalid]",
+        f"error: Queue b: {parent}: queue 'a' is below this queue [Invalid]",
+        f"note: Queue c: {parent}: whether queue 'd' exists is not checked: it is in no file [Parent]",
+        f"warning: Queue e: {guarantee}: the queues right below are guaranteed 8, more than the 4 of this queue {uncovered}",
+        f"warning: Queue e: {limit}: this limit of 2 is less than the guarantee of 4 {uncovered}",
+    ]
+    assert found[-1].startswith(f"error: Queue g: {guarantee}: ")
+
+
+def test_of_queues_of_one_name_one_api_counts(tmp_path: Path) -> None:
+    content = "---\n".join((KAI % ("a", "", 1, 2), VOLCANO % ("b", "a", 1, 2), *(QUEUE % ("a", "", 1, 2),)))
+    result = run(tmp_path, content)
+    assert result.output.splitlines()[0] == (
+        "p.yaml:3:18: error: Queue a: metadata.name: a SchedulingQueue of podwright.dev has this name, and counts instead"
+        " of this Queue [Twice]"
+    )
+    assert result.output.count("error:") == 1
+
+
+def test_a_queue_of_another_group_is_no_finding(tmp_path: Path) -> None:
+    assert run(tmp_path, (KAI % ("a", "a", 1, 2)).replace("run.ai", "example.com")).exit_code == 0

@@ -20,7 +20,7 @@ from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import Resource
 from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
-from podwright.kube.queues.names import QueueNames
+from podwright.kube.queues.names import QueueNames, counts_instead
 from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.write.object_status import SeenObject
 
@@ -115,16 +115,13 @@ class QueueDoor(CheckedDoor):
         """Returns the queue's problem, "" without one, and True if the problem is its parent."""
         holder, resource = self._names.holder(name), self.resource
         if holder not in (None, self._kind):
-            other = holder.resource
-            text = f"a {other.kind} of {other.group} has this name, and counts instead of this {resource.kind}"
-            return f"metadata.name: {text}", False
+            return f"metadata.name: {counts_instead(holder, self._kind)}", False
         found = None if seen.problem or holder is None else self._queues.problems.get(name)
-        at_parent = found is not None and found.where == SCHEDULING_QUEUES.parent
-        # Other APIs allow children that are guaranteed more than their parent.
-        if found is None or not (at_parent or self._kind is SCHEDULING_QUEUES):
+        if found is None or not self._kind.refuses(found):
             return seen.problem, False
-        where = self._kind.parent if at_parent else found.where
-        return str(InvalidObjectError(where, found.problem).in_object(resource.kind, name)), at_parent
+        where = self._kind.place(found.where)
+        problem = InvalidObjectError(where, found.problem).in_object(resource.kind, name)
+        return str(problem), where == self._kind.parent
 
 
 def queue_doors(http: Http, engine: Engine, *, shadow_only: bool = False, **options: Any) -> list[QueueDoor]:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from podwright.api.kai_queue import KAI_LABEL, KAI_SCHEDULER, kai_status_of, parse_kai_queue
+from podwright.api.kai_queue import KAI_LABEL, KAI_SCHEDULER, kai_amount_field, kai_status_of, parse_kai_queue
 from podwright.api.queue_status import QueueReport, status_of
 from podwright.api.scheduling_queue import parse_queue
-from podwright.api.volcano_queue import ROOT, VOLCANO_LABEL, VOLCANO_SCHEDULER, parse_volcano_queue, volcano_status_of
+from podwright.api.volcano_queue import (
+    ROOT,
+    VOLCANO_LABEL,
+    VOLCANO_SCHEDULER,
+    parse_volcano_queue,
+    volcano_amount_field,
+    volcano_status_of,
+)
 from podwright.core.objects.dataclass import dataclass
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import QUEUE_ANNOTATION
 from podwright.core.objects.raw import Raw
+from podwright.core.queues.flavors import field_of
 from podwright.core.queues.queues import QueueRules
 from podwright.kube.kinds import KAI_QUEUE, QUEUE, VOLCANO_QUEUE, Resource
+
+_AMOUNT: Final = re.compile(r"spec\.resources\[(.*)\]\.(guarantee|limit)")
+
+
+def _amount_field(resource: str, key: str) -> str:
+    return f"{field_of(resource)}.{key}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +42,8 @@ class QueueKind:
     status_of: Callable[[QueueReport], dict[str, Any]]
     parent: str = "spec.parent"
     """The field that names the queue above."""
+    amount: Callable[[str, str], str] = _amount_field
+    """Returns the field with the `guarantee` or `limit` of a resource."""
     keys: tuple[str, ...] = ()
     """The labels and annotations by which pods name queues of this API, besides our own label."""
     scheduler_name: str = ""
@@ -37,6 +55,19 @@ class QueueKind:
     def key(self) -> str:
         return f"{self.resource.kind}.{self.resource.group}"
 
+    def refuses(self, problem: InvalidObjectError) -> bool:
+        """True if a queue with this problem in the tree is not accepted. Other APIs allow children that are guaranteed
+        more than their parent.
+        """
+        return self is SCHEDULING_QUEUES or problem.where == SCHEDULING_QUEUES.parent
+
+    def place(self, where: str) -> str:
+        """Returns the field of this API for one of a SchedulingQueue."""
+        if where == SCHEDULING_QUEUES.parent:
+            return self.parent
+        found = _AMOUNT.fullmatch(where)
+        return where if found is None else self.amount(found[1], found[2])
+
 
 SCHEDULING_QUEUES: Final = QueueKind(QUEUE, "queues", parse_queue, status_of)
 KAI_QUEUES: Final = QueueKind(
@@ -45,6 +76,7 @@ KAI_QUEUES: Final = QueueKind(
     parse_kai_queue,
     kai_status_of,
     parent="spec.parentQueue",
+    amount=kai_amount_field,
     keys=(KAI_LABEL,),
     scheduler_name=KAI_SCHEDULER,
 )
@@ -53,6 +85,7 @@ VOLCANO_QUEUES: Final = QueueKind(
     "queues of Volcano",
     parse_volcano_queue,
     volcano_status_of,
+    amount=volcano_amount_field,
     keys=(QUEUE_ANNOTATION, VOLCANO_LABEL),
     scheduler_name=VOLCANO_SCHEDULER,
     implied=ROOT,

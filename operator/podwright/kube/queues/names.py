@@ -94,3 +94,9 @@ class QueueNames:
     def _first(self, name: str) -> QueueKind | None:
         claims = self._claims.get(name, {})
         return next((kind for kind in self._counting if _RANKS[kind] in claims), None)
+
+
+def counts_instead(holder: QueueKind, kind: QueueKind) -> str:
+    """Says why an object of the second API is not the queue of its name."""
+    other = holder.resource
+    return f"a {other.kind} of {other.group} has this name, and counts instead of this {kind.resource.kind}"
