@@ -15,17 +15,18 @@ from typing import Any, Final
 from podwright.api.configuration.signals import Signals, parse_signals
 from podwright.api.local_policy import LOCAL_KIND
 from podwright.api.scheduler_policy import GROUP, KIND, PODWRIGHT_SCHEDULER_NAME, VERSION
-from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import describe
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
 from podwright.core.objects.raw import Raw
+from podwright.core.queues.queues import Queues
 from podwright.kube.bounded_files import read_at_most
 from podwright.simulator.evaluations.evaluation import evaluate
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
 from podwright.simulator.manifests import ManifestError, documents_of, read_manifests
+from podwright.simulator.queue_objects import queue_kind_of
 from podwright.simulator.scheduling import Scheduling, SchedulingOutcome
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.trial import Trial
@@ -35,6 +36,8 @@ LONGEST_SUITE: Final = 16 << 20
 """Bytes of a file of tests."""
 _ALLOCATABLE: Final = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 _NAMESPACE: Final = "default"
+_FIELDS: Final = ("pending", "policy", "queue", "flavor", "rejected")
+"""What a test may expect, besides the node."""
 
 
 class SuiteError(Exception):
@@ -73,6 +76,8 @@ class Expected:
     nodes: tuple[str, ...] = ()
     pending: str | None = None
     policy: str = ""
+    queue: str = ""
+    flavor: str = ""
     rejected: Mapping[str, str] = field(default_factory=dict)
     """By node that should be rejected when the pod is first tried: a part of the reason."""
 
@@ -156,12 +161,12 @@ def _expected(value: Any, path: Path, where: str) -> Expected:
         node = value.get("node", ())
         fields = {**value, "nodes": [node] if isinstance(node, str) else node}
         fields.pop("node", None)
-        if value.keys() <= {"node", "pending", "policy", "rejected"} and value:
+        if value.keys() <= {"node", *_FIELDS} and value:
             try:
                 return decode(Expected, fields, where)
             except ArgsError as error:
                 raise SuiteError(f"{path}: {'; '.join(f'{at}: {why}' for at, why in error.problems)}") from error
-    raise SuiteError(f"{path}: {where}: expected a node, a list of nodes, or node, pending, policy and rejected")
+    raise SuiteError(f"{path}: {where}: expected a node, a list of nodes, or node, {', '.join(_FIELDS)}")
 
 
 def _objects(given: _Surroundings, path: Path, where: str) -> Iterator[Raw]:
@@ -173,7 +178,7 @@ def _objects(given: _Surroundings, path: Path, where: str) -> Iterator[Raw]:
             found = read_manifests(str(path.parent / str(entry)))
         except ManifestError as error:
             raise SuiteError(f"{path}: {where}policies[{index}]: {error}") from error
-        yield from (raw for raw in found if raw["kind"] in (KIND, LOCAL_KIND, QUEUE_KIND))
+        yield from (raw for raw in found if raw["kind"] in (KIND, LOCAL_KIND) or queue_kind_of(raw) is not None)
     for raw in given.nodes:
         yield _node(raw)
     for index, raw in enumerate(given.objects):
@@ -230,6 +235,7 @@ def run_case(case: Case, options: LoadOptions) -> Sequence[str]:
         for key, expected in case.expected.items():
             if key in uids:
                 wrong += _differences(key, expected, uids[key], scheduling.outcome, verdicts[key])
+                wrong += _queue_differences(key, expected, uids[key], scheduling.outcome, cluster.queues)
         if wrong:
             wrong += cluster.params_notes
             for name in cluster.policy_objects:
@@ -284,3 +290,18 @@ def _differences(
             yield f"{key}: node {node} is feasible, and should be rejected: {reason}"
         elif not any(reason in text for text in verdict["reasons"]):
             yield f"{key}: node {node} is rejected: {', '.join(verdict['reasons'])}\n  expected: {reason}"
+
+
+def _queue_differences(
+    key: str, expected: Expected, uid: str, outcome: SchedulingOutcome, queues: Queues
+) -> Iterator[str]:
+    landed, pending = outcome.landed.get(uid), outcome.pending.get(uid)
+    found = landed or pending
+    if expected.queue and found is not None:
+        queue = queues.queue_of(found.pod) if queues.active else ""
+        if queue != expected.queue:
+            yield f"{key}: is in {f'queue {queue}' if queue else 'no queue'}, and should be in {expected.queue}"
+    if expected.flavor and landed is not None:
+        flavors = queues.flavors_on(landed.pod, landed.node_name)
+        if expected.flavor not in flavors:
+            yield f"{key}: counts in {', '.join(flavors) or 'no flavor'}, and should count in {expected.flavor}"

@@ -69,6 +69,43 @@ def test_a_test_fails_and_says_what_is_different(tmp_path: Path, expected: str, 
     assert result.output.endswith("0 passed, 1 failed\n")
 
 
+QUEUED = """\
+nodes:
+  - metadata: {name: a, labels: {gpu: h100}}
+objects:
+  - apiVersion: podwright.dev/v1alpha1
+    kind: SchedulingQueue
+    metadata: {name: ml}
+    spec: {flavors: [{name: h100, nodeSelector: {gpu: h100}, resources: {cpu: {limit: 4}}}]}
+tests:
+  - name: one
+    pods:
+      - metadata: {name: web, labels: {podwright.dev/queue: ml}}
+        spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 3}}}]}
+      - metadata: {name: more, labels: {podwright.dev/queue: ml}}
+        spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 3}}}]}
+      - metadata: {name: free}
+    expect: %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("expected", "difference"),
+    [
+        pytest.param("{web: {node: a, queue: ml, flavor: h100}}", "", id="both"),
+        pytest.param("{more: {pending: ml holds 3 of 4, queue: ml}}", "", id="of a pod that waits"),
+        pytest.param("{web: {queue: web}}", "web: is in queue ml, and should be in web", id="another queue"),
+        pytest.param("{free: {queue: ml}}", "free: is in no queue, and should be in ml", id="no queue"),
+        pytest.param("{web: {flavor: a100}}", "web: counts in h100, and should count in a100", id="another flavor"),
+        pytest.param("{free: {flavor: h100}}", "free: counts in no flavor, and should count in h100", id="no flavor"),
+    ],
+)
+def test_a_test_may_expect_the_queue_and_the_flavor(tmp_path: Path, expected: str, difference: str) -> None:
+    result = run(tmp_path, QUEUED % expected)
+    assert result.exit_code == (1 if difference else 0), result.output
+    assert difference in result.output
+
+
 def test_later_pods_see_the_earlier_ones_and_messages_of_pending_pods_count(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["policy", "test", str(EXAMPLE / "test_policies.yaml")])
     assert result.output.endswith("2 passed, 0 failed\n"), result.output

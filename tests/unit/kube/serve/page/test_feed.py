@@ -335,7 +335,11 @@ async def test_queues_of_teams_are_sent_when_they_change_and_when_they_are_gone(
         await next_of(viewer, "queue")
         queues.set(QueueRules("ml", quotas={"cpu": Quota(guarantee=1000, limit=4000)}))
         found = (await next_of(viewer, "queues"))["queues"]
-        assert found == {"resources": ["cpu"], "list": [["ml", 0, "Open", "", 0, [[0, 0, 1000, 4000, []]]]], "unlisted": 0}
+        assert found == {
+            "resources": ["cpu"],
+            "list": [["ml", 0, "Open", "", 0, [[0, 0, 1000, 4000, []]]]],
+            "unlisted": 0,
+        }
         queues.set(QueueRules("ml", state="Hold"))
         assert (await next_of(viewer, "queues"))["queues"]["list"][0][2] == "Hold"
         async with studio.viewer() as second:
