@@ -40,6 +40,14 @@ OVER_QUOTA: Final = "OverQuota"
 
 KAI_UNITS: Final = {"gpu": (KAI_GPU, 1), "cpu": (CPU, 1), "memory": (MEMORY, 1_000_000)}
 """By KAI's name of a resource: ours, and the core's units in one of KAI's."""
+KAI_FIELDS: Final = (
+    "parentQueue",
+    "priority",
+    "preemptMinRuntime",
+    "reclaimMinRuntime",
+    *(f"resources/{name}/{field}" for name in KAI_UNITS for field in ("quota", "limit", "overQuotaWeight")),
+)
+"""The fields of the spec that count."""
 
 
 @dataclass(frozen=True, slots=True)

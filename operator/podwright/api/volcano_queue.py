@@ -37,6 +37,16 @@ from podwright.core.queues.tree import DEFAULT_PRIORITY, Quota
 VOLCANO_LABEL: Final = "volcano.sh/queue-name"
 """On a pod of a Volcano job: the name of its queue. Source: `QueueNameKey` in volcano.sh/apis, batch/v1alpha1."""
 VOLCANO_SCHEDULER: Final = "volcano"
+VOLCANO_FIELDS: Final = (
+    "parent",
+    "priority",
+    "weight",
+    "reclaimable",
+    "capability/",
+    "deserved/",
+    "guarantee/resource/",
+)
+"""The fields of the spec that count. One that ends with / is followed by the name of a resource."""
 ROOT: Final = QueueRules("root")
 """The queue above all others, as it is without an object."""
 

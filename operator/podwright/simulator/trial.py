@@ -24,6 +24,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import FollowUp
 from podwright.core.framework.status import Status
 from podwright.core.gangs.simulation import reserve
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.raw import Raw
@@ -194,8 +195,10 @@ class Trial:
 
         self._changed(undo)
         problem = queues.problems.get(name)
-        if problem is not None and (name in queues.structure.invalid or str(problem) != str(known_problem)):
-            raise problem
+        if problem is None or not kind.refuses(problem):
+            return
+        if name in queues.structure.invalid or str(problem) != str(known_problem):
+            raise InvalidObjectError(kind.place(problem.where), problem.problem).in_object(kind.resource.kind, name)
 
     # Pods
 

@@ -412,6 +412,59 @@ def test_queues_of_volcano_are_below_their_root():
     assert redacted("Pod", raw)["metadata"]["annotations"] == {QUEUE_ANNOTATION: "team"}
 
 
+def served():
+    names = ("kai-scheduler", "volcano")
+    return [make_policy(name, schedulerName=name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("fields", "started"),
+    [
+        pytest.param([], 2, id="none"),
+        pytest.param(["queue/kai/resources/cpu/limit=3000"], 4, id="of KAI"),
+        pytest.param(["queue/kai/resources/cpu/limit=3000", "queue/kai/priority=2"], 4, id="two of one queue"),
+        pytest.param(["queue/kai/resources/cpu/limit="], 1, id="removed"),
+        pytest.param(["queue/volcano/capability/cpu=2500m"], 3, id="of Volcano"),
+        pytest.param(["queue/kai/resources/cpu/limit=3000", "queue/kai/parentQueue=volcano"], 1, id="the parent"),
+    ],
+)
+def test_fields_of_queues_of_other_apis_can_be_set(fields, started):
+    pods = [in_kai(f"k{i}", "kai") for i in range(3)]
+    pods += [
+        pod(f"v{i}", spec={"schedulerName": "volcano"}, metadata={"annotations": {QUEUE_ANNOTATION: "volcano"}})
+        for i in range(3)
+    ]
+    cluster = loaded(node("a"), kai("kai", 1), volcano("volcano", "1"), *served(), *pods)
+    before = copy_of(cluster)
+    assert len(simulate(cluster, Hypothesis(set_fields=fields)).landed) == started
+    assert copy_of(cluster) == before
+
+
+def test_a_queue_of_another_api_can_be_tried_while_it_counts():
+    pods = [in_kai(f"k{i}", "kai") for i in range(3)]
+    hypothesis = Hypothesis(objects=[kai("kai", 2)])
+    assert len(simulate(loaded(node("a"), kai("kai", 1), *served(), *pods), hypothesis).landed) == 2
+    with pytest.raises(HypothesisError, match="objects of kind 'Queue' cannot be tried"):
+        simulate(loaded(node("a"), kai("kai", 1), *pods), hypothesis)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("queue/kai/limit=3", "'limit' is none of parentQueue, priority", id="a field of ours"),
+        pytest.param("queue/kai/resources/cpu/limit=much", "Queue kai: spec.resources.cpu", id="no number"),
+        pytest.param("queue/kai/parentQueue=kai", "Queue kai: spec.parentQueue: queue 'kai' is below", id="a cycle"),
+        pytest.param("queue/root/priority=3", "there is no valid queue 'root'", id="a queue without an object"),
+    ],
+)
+def test_a_field_of_another_api_that_cannot_be_set_is_named(text, problem):
+    cluster = loaded(node("a"), kai("kai", 1), volcano("volcano", "1"), *served())
+    before = copy_of(cluster)
+    with pytest.raises(HypothesisError, match=problem):
+        simulate(cluster, Hypothesis(set_fields=[text]))
+    assert copy_of(cluster) == before
+
+
 def test_a_scheduling_queue_goes_before_one_of_its_name_also_in_a_trial():
     served = make_policy("kai", schedulerName="kai-scheduler")
     cluster = loaded(node("a"), kai("team", 3), served, *[in_kai(f"p{i}", "team") for i in range(4)])

@@ -55,7 +55,7 @@ _NO_CHANGE: Final = Hypothesis(
     "--set",
     "set_fields",
     metavar="queue/NAME/FIELD=VALUE",
-    about="Change a field of a SchedulingQueue: queue/ml/nvidia.com/gpu/limit=64 or queue/ml/state=Hold.",
+    about="Change a field of a queue: queue/ml/nvidia.com/gpu/limit=64 or queue/ml/state=Hold.",
 )
 @repeated(
     "--scale", "scale", metavar="KIND/NAME=N", about="Give a workload N pods: deploy/x=50, or deploy/namespace/x=50."

@@ -6,11 +6,19 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from podwright.api.kai_queue import KAI_LABEL, KAI_SCHEDULER, kai_amount_field, kai_status_of, parse_kai_queue
+from podwright.api.kai_queue import (
+    KAI_FIELDS,
+    KAI_LABEL,
+    KAI_SCHEDULER,
+    kai_amount_field,
+    kai_status_of,
+    parse_kai_queue,
+)
 from podwright.api.queue_status import QueueReport, status_of
 from podwright.api.scheduling_queue import parse_queue
 from podwright.api.volcano_queue import (
     ROOT,
+    VOLCANO_FIELDS,
     VOLCANO_LABEL,
     VOLCANO_SCHEDULER,
     parse_volcano_queue,
@@ -48,6 +56,10 @@ class QueueKind:
     """The labels and annotations by which pods name queues of this API, besides our own label."""
     scheduler_name: str = ""
     """The API's own scheduler. Its queues count only while we serve this name: otherwise it looks after them itself."""
+    fields: tuple[str, ...] = ()
+    """The fields of the spec that a simulation may set; one that ends with / is followed by the name of a resource. Of
+    a SchedulingQueue, the simulation knows them.
+    """
     implied: QueueRules | None = None
     """A queue that is there as soon as there is any other."""
 
@@ -77,6 +89,7 @@ KAI_QUEUES: Final = QueueKind(
     kai_status_of,
     parent="spec.parentQueue",
     amount=kai_amount_field,
+    fields=KAI_FIELDS,
     keys=(KAI_LABEL,),
     scheduler_name=KAI_SCHEDULER,
 )
@@ -86,6 +99,7 @@ VOLCANO_QUEUES: Final = QueueKind(
     parse_volcano_queue,
     volcano_status_of,
     amount=volcano_amount_field,
+    fields=VOLCANO_FIELDS,
     keys=(QUEUE_ANNOTATION, VOLCANO_LABEL),
     scheduler_name=VOLCANO_SCHEDULER,
     implied=ROOT,

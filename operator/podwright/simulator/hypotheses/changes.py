@@ -10,12 +10,12 @@ from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw
 from podwright.core.objects.similar_names import did_you_mean
-from podwright.kube.queues.kinds import SCHEDULING_QUEUES
 from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Hypothesis, HypothesisError, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes, drain_node, remove_node
 from podwright.simulator.hypotheses.pod_changes import add_pods, scale_workload
 from podwright.simulator.hypotheses.queue_changes import drain_queues, with_field
 from podwright.simulator.manifests import place_of
+from podwright.simulator.queue_objects import queue_kind_of
 from podwright.simulator.snapshot import CLAIM_TEMPLATE
 from podwright.simulator.trial import Trial
 from podwright.simulator.tried_policies import enforced
@@ -40,7 +40,7 @@ def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> App
         _set_object(trial, raw, place_of(raw, f"objects[{index}]"))
     for text in hypothesis.set_fields:
         applied.go_on()
-        _set_object(trial, with_field(trial.cluster.queue_objects[SCHEDULING_QUEUES], text), f"set: {text!r}")
+        _set_object(trial, with_field(trial.cluster, text), f"set: {text!r}")
     drain_queues(trial, applied)
     for added in hypothesis.add_nodes:
         add_nodes(trial, added, applied)
@@ -71,7 +71,7 @@ def _set_object(trial: Trial, raw: Raw, where: str) -> None:
     kind = str(raw.get("kind") or "")
     if kind == CLAIM_TEMPLATE.kind:
         change: Callable[[Raw], None] = trial.set_claim_template
-    elif kind == QUEUE_KIND:
+    elif kind == QUEUE_KIND or ((api := queue_kind_of(raw)) is not None and trial.cluster.queue_names.counts(api)):
         change = trial.set_queue
     elif kind in trial.cluster.stored_kinds:
         change = partial(trial.set_object, kind)

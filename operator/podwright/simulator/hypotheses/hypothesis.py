@@ -95,7 +95,7 @@ class Hypothesis:
     objects: Sequence[Raw] = ()
     """Objects of other kinds that scheduling depends on, such as PersistentVolumeClaims and SchedulingQueues."""
     set_fields: Sequence[str] = ()
-    """Other values of fields of SchedulingQueues: `queue/ml/nvidia.com/gpu/limit=64` or `queue/ml/state=Hold`."""
+    """Other values of fields of queues: `queue/ml/nvidia.com/gpu/limit=64` or `queue/ml/state=Hold`."""
     add_nodes: Sequence[AddedNodes] = ()
     remove_nodes: Sequence[str] = ()
     drain: Sequence[str] = ()

@@ -1,17 +1,20 @@
-"""A SchedulingQueue with another value in one field, as `podwright simulate --set` names it; and the evictions of
-queues in state Drain.
+"""A queue with another value in one field, as `podwright simulate --set` names it; and the evictions of queues in state
+Drain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.raw import Raw
+from podwright.core.objects.raw import Raw, mapping_at
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.engine.draining import may_be_evicted
+from podwright.kube.queues.kinds import SCHEDULING_QUEUES
 from podwright.simulator.hypotheses.hypothesis import AppliedHypothesis, Blocker, HypothesisError
 from podwright.simulator.hypotheses.node_changes import create_anew
 from podwright.simulator.loaded import LoadedCluster
@@ -32,19 +35,26 @@ _OF_QUEUE: Final = (
 )
 _OF_USERS: Final = "userLimits/"
 _OF_RESOURCE: Final = ("guarantee", "limit", "lendingLimit", "weight")
+_TEXTS: Final = ("parent", "parentQueue", "preemptMinRuntime", "reclaimMinRuntime")
+"""Fields of other APIs whose values are no numbers."""
 _NUMBERS: Final = ("priority", "nonPreemptiblePriority", "weight")
 
 
-def with_field(queues: Mapping[str, Raw], text: str) -> Raw:
+def with_field(cluster: LoadedCluster, text: str) -> Raw:
     """The queue that `queue/NAME/RESOURCE/FIELD=VALUE`, `queue/NAME/userLimits/RESOURCE=VALUE` or
-    `queue/NAME/FIELD=VALUE` names, changed so. A RESOURCE may be one of a flavor: `nvidia.com/gpu@h100`. Without a
-    VALUE, the field is removed. `queues`: by name. Raises HypothesisError; whether the value is valid, the parser of
-    queues says.
+    `queue/NAME/FIELD=VALUE` names, changed so. A RESOURCE may be one of a flavor: `nvidia.com/gpu@h100`. Of a queue of
+    another API, FIELD is one of `QueueKind.fields`. Without a VALUE, the field is removed. Raises HypothesisError;
+    whether the value is valid, the parser of queues says.
     """
     path, equals, value = text.partition("=")
     kind, _, rest = path.partition("/")
     name, _, rest = rest.partition("/")
-    rest = rest.removeprefix("spec/").removeprefix("resources/")
+    rest = rest.removeprefix("spec/")
+    api = cluster.queue_names.holder(name) or SCHEDULING_QUEUES
+    queues = cluster.queue_objects[api]
+    if api.fields and name in queues and kind.lower() in _KINDS and equals and rest:
+        return _with_other_field(api.fields, queues[name], rest, value, text)
+    rest = rest.removeprefix("resources/")
     of_users = rest.startswith(_OF_USERS)
     resource, field = ("", rest.removeprefix(_OF_USERS)) if of_users else rest.rpartition("/")[::2]
     known = _OF_RESOURCE if resource else _OF_QUEUE
@@ -63,6 +73,26 @@ def with_field(queues: Mapping[str, Raw], text: str) -> Raw:
     else:
         spec = _changed(spec, field, found)
     return {**queues[name], "spec": spec}
+
+
+def _with_other_field(fields: Sequence[str], raw: Raw, path: str, value: str, text: str) -> Raw:
+    """The same of a queue of another API with these fields."""
+    known = next((each for each in fields if path == each or (each.endswith("/") and path.startswith(each))), "")
+    if not known:
+        shown = [f"{each}RESOURCE" if each.endswith("/") else each for each in fields]
+        raise HypothesisError(f"set: {text!r}: {path!r} is none of {', '.join(shown)}{did_you_mean(path, shown)}")
+    steps = [*known.split("/")[:-1], path[len(known) :]] if known.endswith("/") else known.split("/")
+    found: Any = value
+    with suppress(ValueError):
+        found = value if steps[-1] in _TEXTS or value == "" else json.loads(value)
+    return {**raw, "spec": _with_path(mapping_at(raw, "spec"), steps, found)}
+
+
+def _with_path(fields: Raw, steps: Sequence[str], value: Any) -> dict[str, Any]:
+    first, *rest = steps
+    if not rest:
+        return _changed(fields, first, value)
+    return {**fields, first: _with_path(mapping_at(fields, first), rest, value)}
 
 
 def _changed(fields: Raw, name: str, value: Any) -> dict[str, Any]:
