@@ -185,6 +185,14 @@ class Counts(RuleBasedStateMachine):
     def node_set(self, node):
         self.cache.set_node(parse_node(node))
 
+    @rule(name=NAMES, key=st.sampled_from([ZONE, "rack", "other"]), value=st.sampled_from(["z1", "r1", "new", None]))
+    def label_flaps(self, name, key, value):
+        info = self.cache.nodes.get(name)
+        if info is not None and info.node is not None:
+            labels = {**info.node.labels, key: value}
+            labels = {each: value for each, value in labels.items() if value is not None}
+            self.cache.set_node(parse_node(make_node(name, labels=labels)))
+
     @rule(name=NAMES)
     def node_removed(self, name):
         self.cache.remove_node(name)
