@@ -135,7 +135,7 @@ def test_a_queue_lends_to_others_of_its_parent_what_it_is_guaranteed_and_does_no
     refused = [{"type": "Accepted", "status": "False", "message": "wrong"}]
     unused = {"resources": {GPU: {"guarantee": 20}}}
     wants_all = other_queue(KAI_QUEUE, "kai", {"allocated": {GPU: "6"}}, resources={"gpu": {"quota": -1, "limit": -1}})
-    objects = [*borrowers, wants_all, shown("lender", **unused), shown("wrong", {"conditions": refused}, **unused)]
+    objects = [*borrowers, wants_all, shown("lender", **unused), shown("invalid", {"conditions": refused}, **unused)]
     text = run(objects=[*objects, shown("below", parent="lender", **unused)])
     lines = [line for line in text.splitlines() if "lends" in line]
     assert lines == ["lender: lends 5 nvidia.com/gpu to b5, 4 to b4, 3 to b3, and some to 2 more queues"]
