@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from podwright.core.framework.interface import CycleState, Feasible
 from podwright.core.framework.status import SKIP
@@ -172,6 +172,7 @@ class Counts(RuleBasedStateMachine):
         patch.setattr(terms, "MANY_CANDIDATES", self.candidates)
         patch.setattr(selector_rows, "MANY_SELECTORS", self.few_selectors)
         self.cache = Cache()
+        self.decided = None
         self.spread = build(PodTopologySpread, self.cache)
         self.affinity = build(InterPodAffinity, self.cache, {"hardPodAffinityWeight": 3})
         for i in range(4):
@@ -225,6 +226,15 @@ class Counts(RuleBasedStateMachine):
 
     @rule(namespace=NAMESPACES, labels=POD_LABELS, spec=SPECS, mask=st.integers(1, 63), data=st.data())
     def decision(self, namespace, labels, spec, mask, data):
+        self.decided = namespace, labels, spec
+        self.decide(namespace, labels, spec, mask, data)
+
+    @precondition(lambda self: self.decided is not None)
+    @rule(mask=st.integers(1, 63), data=st.data())
+    def decision_about_another_pod_of_the_template(self, mask, data):
+        self.decide(*self.decided, mask, data)
+
+    def decide(self, namespace, labels, spec, mask, data):
         pod = pending(name="new", namespace=namespace, labels=labels, spec=spec)
         world = world_of(self.cache)
         hard = rules_of(pod, hard=True)
