@@ -34,7 +34,7 @@ _MAX_SUMS: Final = 8
 _MAX_BYTES: Final = 32 << 20
 """The memory for domains that are cached, approximately."""
 _LEAST_DOMAINS: Final = 64
-_MAX_ELIGIBLE: Final = 256
+MAX_ELIGIBLE: Final = 256
 _SPARE: Final = 64
 MOST_MOVES: Final = 256
 """If more nodes than this change their domain, the sums are computed again."""
@@ -411,10 +411,10 @@ class DomainCache:
         rows = log.rows_since(seq) if len(eligible) == self._table.size else None
         if rows is None:
             eligible = self._eligible_among(eligibility, slice(None))
+            if len(self._eligible) >= MAX_ELIGIBLE:
+                self._eligible.clear()
         else:
             eligible[rows] = self._eligible_among(eligibility, rows)
-        if len(self._eligible) >= _MAX_ELIGIBLE:
-            self._eligible.clear()
         self._eligible[eligibility] = log.seq, eligible
         return eligible
 

@@ -116,6 +116,31 @@ def test_a_change_of_a_label_costs_only_the_domains_of_that_label(monkeypatch):
         moved = zones.moved
 
 
+def test_which_nodes_are_eligible_is_found_out_again_only_for_changed_nodes(monkeypatch):
+    """Also for as many eligibilities as are kept."""
+    monkeypatch.setattr(domains_module, "MAX_ELIGIBLE", 2)
+    cache = make_cache([make_node(f"n{at}", labels={"zone": "a", "disk": "ssd"}) for at in range(50)])
+    asked, column = [], domains_module.affinity_column
+    monkeypatch.setattr(domains_module, "affinity_column", lambda *args: Logged(column(*args), asked))
+    own = [pending(spec={"nodeSelector": selector}).node_affinity for selector in ({"disk": "ssd"}, {"zone": "a"})]
+    for number in range(3):
+        cache.set_node(parse_node(make_node("n7", labels={"zone": "a", "disk": str(number)})))
+        for affinity in own:
+            assert cache.pods_index.domains("zone", Eligibility(affinity=affinity)).present == 1
+    assert [rows if isinstance(rows, slice) else rows.tolist() for rows in asked] == [slice(None)] * 2 + [[7]] * 4
+
+
+class Logged:
+    """A column that logs of which rows it is asked."""
+
+    def __init__(self, column, asked):
+        self.column, self.asked = column, asked
+
+    def __getitem__(self, rows):
+        self.asked.append(rows)
+        return self.column[rows]
+
+
 @dataclass
 class Counts:
     """Counts per row of no pods."""
