@@ -116,14 +116,11 @@ def parse_kai_queue(raw: Mapping[str, Any]) -> QueueRules:
     )
 
 
-def kai_amount_field(resource: str, key: str) -> str:
-    """Returns the field with the `guarantee` or `limit` of a resource; `spec.resources` if KAI bounds it nowhere."""
-    names = {ours: name for name, (ours, _) in KAI_UNITS.items()}
-    return (
-        f"spec.resources.{names[resource]}.{'quota' if key == 'guarantee' else key}"
-        if resource in names
-        else "spec.resources"
-    )
+def kai_amount_path(resource: str, key: str) -> tuple[str, ...]:
+    """Returns the path of the `guarantee` or `limit` of a resource; empty if KAI has no such field."""
+    name = next((name for name, (ours, _) in KAI_UNITS.items() if ours == resource), "")
+    field = {"guarantee": "quota", "limit": "limit"}.get(key, "")
+    return ("spec", "resources", name, field) if name and field else ()
 
 
 def known_fields(cls: type[Any], raw: object) -> object:

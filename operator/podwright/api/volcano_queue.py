@@ -120,9 +120,12 @@ def parse_volcano_queue(raw: Mapping[str, Any]) -> QueueRules:
     )
 
 
-def volcano_amount_field(resource: str, key: str) -> str:
-    """Returns the field with the `guarantee` or `limit` of a resource."""
-    return f"spec.{'deserved' if key == 'guarantee' else 'capability'}[{resource}]"
+def volcano_amount_path(resource: str, key: str) -> tuple[str, ...]:
+    """Returns the path of the `guarantee`, `limit` or `lendingLimit` of a resource; empty if Volcano has no such field.
+    Of the guarantee, it says what is kept instead of what may be lent.
+    """
+    field = {"guarantee": ("deserved",), "limit": ("capability",), "lendingLimit": ("guarantee", "resource")}.get(key)
+    return ("spec", *field, resource) if field else ()
 
 
 def _units(amounts: Amounts) -> dict[str, int]:

@@ -9,7 +9,7 @@ from podwright.api.kai_queue import KAI_UNITS
 from podwright.api.own_objects import last_valid
 from podwright.api.queue_status import parent_kept_by
 from podwright.api.scheduler_policy import identity_of
-from podwright.core.framework.validation import key_path
+from podwright.core.framework.validation import path_text
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw, value_at
 from podwright.core.objects.wording import quantity
@@ -19,14 +19,6 @@ from podwright.kube.queues.names import QueueNames
 
 QUEUE_OBJECTS: Final = frozenset(kind.resource.kind for kind in QUEUE_KINDS)
 """The kinds of queues. Other groups have kinds of the same name."""
-
-
-_OF_KAI: Final = {"limit": "limit", "guarantee": "quota"}
-_OF_VOLCANO: Final = {
-    "limit": ("capability",),
-    "guarantee": ("deserved",),
-    "lendingLimit": ("guarantee", "resource"),
-}
 
 
 def queue_kind_of(raw: Raw) -> QueueKind | None:
@@ -60,21 +52,16 @@ def with_amount(kind: QueueKind, raw: Raw, field: str, name: str, amount: int) -
         if field == "userLimits":
             return _with(raw, ("spec", field, resource), value), ""
         return {**raw, "spec": with_quota(raw["spec"], name, lambda quota: {**quota, field: value})}, ""
+    assert kind.amount_path is not None, "only SchedulingQueues have flavors"
+    path = kind.amount_path(resource, field)
+    if not path:
+        return None
     if kind is KAI_QUEUES:
-        key, units = next(((key, units) for key, (ours, units) in KAI_UNITS.items() if ours == resource), ("", 1))
-        if not key or field not in _OF_KAI:
-            return None
-        value = -(-amount // units)
-        path: tuple[str, ...] = ("spec", "resources", key, _OF_KAI[field])
-    else:
-        if field not in _OF_VOLCANO:
-            return None
-        if field == "lendingLimit":  # Volcano says what is kept
-            value = quantity(resource, kind.parse(raw).quotas[resource].guarantee - amount)
-        path = ("spec", *_OF_VOLCANO[field], resource)
+        value = -(-amount // next(units for ours, units in KAI_UNITS.values() if ours == resource))
+    elif field == "lendingLimit":  # Volcano says what is kept
+        value = quantity(resource, kind.parse(raw).quotas[resource].guarantee - amount)
     before = value_at(raw, *path)
-    where = "".join(map(key_path, path)).removeprefix(".")
-    return _with(raw, path, value), f"{where} to {value} instead of {0 if before is None else before}"
+    return _with(raw, path, value), f"{path_text(path)} to {value} instead of {0 if before is None else before}"
 
 
 def _with(raw: Raw, path: Sequence[str], value: object) -> dict[str, Any]:

@@ -85,6 +85,11 @@ def key_path(key: str) -> str:
     return f".{key:.80}" if key.isidentifier() else f"[{key:.80}]"
 
 
+def path_text(path: Iterable[str]) -> str:
+    """The path of the entry that these keys lead to, from the root."""
+    return "".join(map(key_path, path)).removeprefix(".")
+
+
 def child_path(where: str, key: str) -> str:
     """The path of the entry `key` of the object at `where`; "" is the root."""
     return where + key_path(key) if where else key

@@ -10,7 +10,7 @@ from podwright.api.kai_queue import (
     KAI_FIELDS,
     KAI_LABEL,
     KAI_SCHEDULER,
-    kai_amount_field,
+    kai_amount_path,
     kai_status_of,
     parse_kai_queue,
 )
@@ -22,9 +22,10 @@ from podwright.api.volcano_queue import (
     VOLCANO_LABEL,
     VOLCANO_SCHEDULER,
     parse_volcano_queue,
-    volcano_amount_field,
+    volcano_amount_path,
     volcano_status_of,
 )
+from podwright.core.framework.validation import path_text
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import QUEUE_ANNOTATION
@@ -34,10 +35,6 @@ from podwright.core.queues.queues import QueueRules
 from podwright.kube.kinds import KAI_QUEUE, QUEUE, VOLCANO_QUEUE, Resource
 
 _AMOUNT: Final = re.compile(r"spec\.resources\[(.*)\]\.(guarantee|limit)")
-
-
-def _amount_field(resource: str, key: str) -> str:
-    return f"{field_of(resource)}.{key}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +47,10 @@ class QueueKind:
     status_of: Callable[[QueueReport], dict[str, Any]]
     parent: str = "spec.parent"
     """The field that names the queue above."""
-    amount: Callable[[str, str], str] = _amount_field
-    """Returns the field with the `guarantee` or `limit` of a resource."""
+    amount_path: Callable[[str, str], tuple[str, ...]] | None = None
+    """Returns the path of the `guarantee`, `limit` or `lendingLimit` of a resource; empty if the API has no such field.
+    None: see `field_of`.
+    """
     keys: tuple[str, ...] = ()
     """The labels and annotations by which pods name queues of this API, besides our own label."""
     scheduler_name: str = ""
@@ -73,6 +72,12 @@ class QueueKind:
         """
         return self is SCHEDULING_QUEUES or problem.where == SCHEDULING_QUEUES.parent
 
+    def amount(self, resource: str, key: str) -> str:
+        """Returns the field with the `guarantee` or `limit` of a resource."""
+        if self.amount_path is None:
+            return f"{field_of(resource)}.{key}"
+        return path_text(self.amount_path(resource, key)) or "spec"
+
     def place(self, where: str) -> str:
         """Returns the field of this API for one of a SchedulingQueue."""
         if where == SCHEDULING_QUEUES.parent:
@@ -88,7 +93,7 @@ KAI_QUEUES: Final = QueueKind(
     parse_kai_queue,
     kai_status_of,
     parent="spec.parentQueue",
-    amount=kai_amount_field,
+    amount_path=kai_amount_path,
     fields=KAI_FIELDS,
     keys=(KAI_LABEL,),
     scheduler_name=KAI_SCHEDULER,
@@ -98,7 +103,7 @@ VOLCANO_QUEUES: Final = QueueKind(
     "queues of Volcano",
     parse_volcano_queue,
     volcano_status_of,
-    amount=volcano_amount_field,
+    amount_path=volcano_amount_path,
     fields=VOLCANO_FIELDS,
     keys=(QUEUE_ANNOTATION, VOLCANO_LABEL),
     scheduler_name=VOLCANO_SCHEDULER,
