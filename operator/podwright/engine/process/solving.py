@@ -58,10 +58,10 @@ def solve(program: Program, seconds: float, *, command: tuple[str, ...] = (), ma
         return Answer(problem=f"the solver could not be started: {error.strerror}")
     else:
         took = time.monotonic() - started
-        if ended.returncode:
+        found = _read(ended.stdout, took)
+        if ended.returncode and found.found is None:
             last = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             return Answer(problem=f"the solver ended with {ended.returncode}{last and f': {last[:200]}'}", seconds=took)
-        found = _read(ended.stdout, took)
     worked = cpu_of_children() - cpu
     return replace(found, starved=found.seconds >= seconds and worked < LEAST_SHARE * found.seconds)
 
