@@ -171,7 +171,7 @@ def _packed(size: int, nodes: int) -> Objects:
         for i in range(size)
     ]
     before = [("placed", on_node(raw, node_name(index))) for index, raw in enumerate(placed, free)]
-    return Objects(before, [("SchedulerPolicy", policy), *_pods(pods)])
+    return Objects([*before, ("SchedulerPolicy", policy)], _pods(pods))
 
 
 def _host_ports(size: int, _nodes: int) -> Objects:
