@@ -23,17 +23,22 @@ class Bound:
     held: int = 0
     limit: int = 0
     requested: int = 0
-    over: int = 0
-    """By how much the limit is too low, also for what nominated pods have been promised and other queues keep."""
+    others: int = 0
+    """The amount that nominated pods have been promised and other queues keep."""
     kind: Literal["", "limit", "gang", "kept", "guarantee", "user", "share"] = ""
     """The kind of a bound on an amount: the queue's limit for a pod or a gang, what others keep, its guarantee, the
     limit of a user, or its share if there is no room without evictions.
     """
 
     @property
+    def over(self) -> int:
+        """The amount by which the limit is too low."""
+        return self.held + self.others + self.requested - self.limit
+
+    @property
     def lasting(self) -> Bound:
         """The bound without what may change while it holds."""
-        return replace(self, held=0, limit=0, over=0, message="" if self.resource else self.message)
+        return replace(self, held=0, limit=0, others=0, message="" if self.resource else self.message)
 
 
 def at_share(queue: Queue, resource: str, held: int, requested: int, who: str = "pod") -> Bound:
@@ -45,7 +50,4 @@ def at_share(queue: Queue, resource: str, held: int, requested: int, who: str = 
     if held < most:
         numbers += f", and the {who} requests {amount_text(resource, requested)}"
     message = f"{queue.spec.name} is at its {'guarantee' if most > share else 'share'} of {resource} ({numbers})"
-    over = held + requested - most
-    return Bound(
-        queue.spec.name, message, resource, held=held, limit=most, requested=requested, over=over, kind="share"
-    )
+    return Bound(queue.spec.name, message, resource, held=held, limit=most, requested=requested, kind="share")

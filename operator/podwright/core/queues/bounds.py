@@ -234,7 +234,6 @@ class Bounds:
                 tried = above.trying.get(resource, 0) if trying else 0
                 if held + promised + tried + amount > limit:
                     message = "" if trying else _over_limit(queue, above, resource, amount, promised)
-                    over = held + promised + amount - limit
                     return Bound(
                         above.spec.name,
                         message,
@@ -242,7 +241,7 @@ class Bounds:
                         held=held,
                         limit=limit,
                         requested=amount,
-                        over=over,
+                        others=promised,
                         kind="limit",
                     )
         return None
@@ -276,7 +275,6 @@ class Bounds:
                         message += (
                             f", {amount_text(resource, promised)} more is promised to pods that are nominated to nodes"
                         )
-                    over = held + kept + promised + amount - limit
                     return Bound(
                         above.spec.name,
                         message,
@@ -284,7 +282,7 @@ class Bounds:
                         held=held,
                         limit=limit,
                         requested=amount,
-                        over=over,
+                        others=kept + promised,
                         kind="kept",
                     )
         return None
@@ -310,16 +308,8 @@ class Bounds:
                         f" hold {held_text}, and the pod, which is one of these{by_policy}, requests"
                         f" {amount_text(resource, amount)}"
                     )
-                    over = held + amount - limit
                     return Bound(
-                        above.spec.name,
-                        message,
-                        resource,
-                        held=held,
-                        limit=limit,
-                        requested=amount,
-                        over=over,
-                        kind="guarantee",
+                        above.spec.name, message, resource, held=held, limit=limit, requested=amount, kind="guarantee"
                     )
         return None
 
@@ -346,8 +336,7 @@ class Bounds:
                 message = f"user {user} holds {amount_text(resource, held)} of {amount_text(resource, limit)} {resource} in {name}"
                 if held < limit:
                     message += f", and the pod requests {amount_text(resource, amount)}"
-                over = held + amount - limit
-                return Bound(name, message, resource, held=held, limit=limit, requested=amount, over=over, kind="user")
+                return Bound(name, message, resource, held=held, limit=limit, requested=amount, kind="user")
         return None
 
     def _in_all_places(self, pod: PodInfo, trying: bool, amounts: Mapping[str, int] | None) -> Bound | None:
