@@ -7,7 +7,7 @@ quantities, as in a pod's requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -19,9 +19,8 @@ from podwright.core.framework.validation import declared, unique_by
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
-from podwright.core.objects.raw import Raw
 from podwright.core.queues.amounts import amount_text, unit_of
-from podwright.core.queues.queues import QueueRules, Queues
+from podwright.core.queues.queues import Queues
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.shown import first_bound, held_by, waiting_below, warnings
 from podwright.core.queues.tree import NO_QUOTA, Quota
@@ -88,19 +87,10 @@ class UsageStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class LastParent:
-    name: str = declared("The name of the queue above.", maxLength=253)
-    spec: Mapping[str, Any] = declared("Its spec as it was last valid.")
-
-
-@dataclass(frozen=True, slots=True)
 class QueueStatus(CheckedStatus):
     conditions: tuple[QueueCondition, ...] = conditions("Accepted, Active, and warnings.")
     last_accepted: LastAccepted | None = declared(
         "The generation that was accepted last. It stays in force while a newer one is invalid.", default=None
-    )
-    last_parent: LastParent | None = declared(
-        "The queue above, as it stays in the tree if it is deleted before this one.", default=None
     )
     summary: str = declared(
         "In short what the queue has of each resource that it has a quota of, or without any, of all: "
@@ -136,7 +126,6 @@ class QueueStatus(CheckedStatus):
 class QueueReport:
     """The inputs of a queue's status.
 
-    `above`: the spec of the queue above, as it was last valid; None if no object has it.
     `counts`: True if this object is the queue of its name. `problem`: of its newest generation, whose spec is `spec`,
     or "". `orphan`: True if the problem is a missing parent. `previous`: its present status. `now`: an RFC 3339 time.
     Shares are as in `Accounts.last_shared_out`.
@@ -148,7 +137,6 @@ class QueueReport:
     spec: object
     previous: Mapping[str, Any]
     now: str
-    above: object = None
     counts: bool = True
     problem: str = ""
     orphan: bool = False
@@ -174,31 +162,9 @@ def status_of(report: QueueReport) -> dict[str, Any]:
             keeps=(report.problem, report.spec),
         ),
     }
-    status["lastParent"] = _last_parent(report) if in_tree else report.previous.get("lastParent")
     if report.counts and (usage := _usage(queues.records.get(report.name), report.previous)):
         status["usage"] = usage
     return {key: value for key, value in status.items() if value or key == "observedGeneration"}
-
-
-def _last_parent(report: QueueReport) -> object:
-    """Returns the queue above the one in force, as it is now, or as the status has it if it was deleted."""
-    rules, before = report.queues.get(report.name), report.previous.get("lastParent")
-    if rules is None or not rules.parent:
-        return None
-    if report.above is not None:
-        return {"name": rules.parent, "spec": report.above}
-    return before if isinstance(before, Mapping) and before.get("name") == rules.parent else None
-
-
-def parent_kept_by(raw: Raw, parse: Callable[[Raw], QueueRules]) -> QueueRules | None:
-    """Returns the queue above an object, as the object's status has it. None without one, and if it cannot be read:
-    anybody may have written it.
-    """
-    try:
-        kept = raw["status"]["lastParent"]
-        return parse({**raw, "metadata": {"name": kept["name"]}, "spec": kept["spec"]})
-    except Exception:  # noqa: BLE001 -- see above
-        return None
 
 
 def _usage(record: Record | None, previous: Mapping[str, Any]) -> object:

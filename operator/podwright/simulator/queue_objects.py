@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from podwright.api.kai_queue import KAI_UNITS
 from podwright.api.own_objects import last_valid
-from podwright.api.queue_status import parent_kept_by
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.validation import path_text
 from podwright.core.objects.errors import InvalidObjectError
@@ -79,12 +78,12 @@ def take(names: QueueNames, kind: QueueKind, raw: Raw) -> None:
     """Takes a queue. One that is invalid stays as its status says that it last was valid. Raises InvalidObjectError, or
     what else is wrong with it.
     """
-    name, last, above = identity_of(raw)[0], last_valid(raw, kind.parse), parent_kept_by(raw, kind.parse)
+    name, last = identity_of(raw)[0], last_valid(raw, kind.parse)
     if kind.implied is not None and name != kind.implied.name and names.claimed(kind, kind.implied.name) is None:
         names.claim(kind, kind.implied.name, kind.implied)
     try:
-        names.claim(kind, name, kind.parse(raw), last, above)
+        names.claim(kind, name, kind.parse(raw), last)
     except InvalidObjectError as error:
         if last is not None:
-            names.claim(kind, name, last, last, above)
+            names.claim(kind, name, last, last)
         raise error if error.kind else error.in_object(kind.resource.kind, name) from error

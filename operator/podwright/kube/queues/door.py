@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from podwright.api.own_objects import last_valid
-from podwright.api.queue_status import QueueReport, parent_kept_by, usage_of
+from podwright.api.queue_status import QueueReport, usage_of
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import Raw, value_at
+from podwright.core.objects.raw import Raw
 from podwright.core.queues.queues import queues_of
 from podwright.core.queues.shown import NO_NODES, OVER_LIMIT, UNCOVERED
 from podwright.engine.engine import Engine
@@ -58,14 +58,12 @@ class QueueDoor(CheckedDoor):
         super().put(raw)
 
     def take(self, name: str, raw: Raw) -> None:
-        kind, new = self._kind, name not in self._known
-        last = last_valid(raw, kind.parse) if new else None
-        self._names.claim(kind, name, kind.parse(raw), last, parent_kept_by(raw, kind.parse) if new else None)
+        last = None if name in self._known else last_valid(raw, self._kind.parse)
+        self._names.claim(self._kind, name, self._kind.parse(raw), last)
 
     def refuse(self, name: str, raw: Raw, *, first: bool) -> None:
-        kind = self._kind
-        if first and (last := last_valid(raw, kind.parse)) is not None:
-            self._names.claim(kind, name, last, last, parent_kept_by(raw, kind.parse))
+        if first and (last := last_valid(raw, self._kind.parse)) is not None:
+            self._names.claim(self._kind, name, last, last)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         kind = self._kind
@@ -98,7 +96,6 @@ class QueueDoor(CheckedDoor):
             counts=self._names.holder(name) is self._kind,
             generation=seen.generation,
             spec=seen.spec,
-            above=self._spec_above(name),
             problem=problem,
             orphan=at_parent and self._queues.declared[name].parent not in self._queues.declared,
             previous=seen.status,
@@ -113,14 +110,6 @@ class QueueDoor(CheckedDoor):
         conditions = status.get("conditions", ()) if self._kind is SCHEDULING_QUEUES else ()
         told = (OVER_LIMIT, NO_NODES, UNCOVERED)
         return {each["type"]: each["message"] for each in conditions if each["type"] in told}
-
-    def _spec_above(self, name: str) -> object:
-        """Returns the spec of the queue above, as it was last valid by itself; None if no object of this API has it."""
-        rules = self._queues.get(name)
-        above = None if rules is None else self._known.get(rules.parent)
-        if above is None:
-            return None
-        return value_at(above.status, "lastAccepted", "spec") if above.problem else above.spec
 
     def _problem(self, name: str, seen: SeenObject) -> tuple[str, bool]:
         """Returns the queue's problem, "" without one, and True if the problem is its parent."""

@@ -55,14 +55,11 @@ class QueueNames:
             for name in [*self._claims]:
                 self._settle(name)
 
-    def claim(self, kind: QueueKind, name: str, rules: QueueRules, *last: QueueRules | None) -> None:
-        """An object of this API is valid by itself, or has changed. `last`: this queue, and that above, see
-        `Queues.remember`.
-        """
+    def claim(self, kind: QueueKind, name: str, rules: QueueRules, last: QueueRules | None = None) -> None:
+        """An object of this API is valid by itself, or has changed. `last`: see `Queues.remember`."""
         self._claims.setdefault(name, {})[_RANKS[kind]] = rules
-        for known in last if self._first(name) is kind else ():
-            if known is not None:
-                self._queues.remember(known)
+        if last is not None and self._first(name) is kind:
+            self._queues.remember(last)
         self._settle(name)
 
     def release(self, kind: QueueKind, name: str) -> None:

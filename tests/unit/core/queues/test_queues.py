@@ -178,18 +178,6 @@ def test_a_queue_below_a_deleted_one_is_not_in_the_tree_after_a_restart(queues):
     assert restarted.bounds.of(a_pod("a", "train")).message.startswith("queue train is invalid: ")
 
 
-def test_a_queue_below_a_deleted_one_is_in_the_tree_after_a_restart_if_that_is_known(queues):
-    train, ml = queues.get("train"), queues.get("ml")
-    restarted = queues_of(Cache())
-    restarted.remember(train)
-    restarted.remember(ml)
-    restarted.set(train)
-    assert restarted.path("train") == ["train", "ml"]
-    assert restarted.problems.keys() == {"train"}
-    restarted.remove("train")
-    assert not restarted.names()
-
-
 def test_without_queues_nothing_is_observed(cache, queues):
     cache.assume(a_pod("a", "train", 4), "n0")
     for name in ("ml", "train", "serve"):

@@ -183,49 +183,6 @@ async def test_the_last_valid_generation_is_in_force_after_a_restart(wrong):
         assert it.written["a"][-1]["lastAccepted"] == kept
 
 
-async def test_a_queue_below_a_deleted_one_is_still_there_after_a_restart():
-    async with queues() as it:
-        it.put("ml", resources={GPU: {"limit": 4}})
-        it.put("team", parent="ml")
-        await until(lambda: it.written.keys() >= {"ml", "team"})
-        status = it.written["team"][-1]
-        assert status["lastParent"] == {"name": "ml", "spec": {"resources": {GPU: {"limit": 4}}}}
-        assert "lastParent" not in it.written["ml"][-1]
-    async with queues() as it:
-        it.put("team", status=status, parent="ml")
-        assert it.core.path("team") == ["team", "ml"]
-        assert it.core.get("ml").quotas[GPU].limit == 4
-        await until(lambda: "team" in it.written)
-        assert it.condition("team", "Active")["reason"] == "LastGoodGeneration"
-        assert "queue 'ml' does not exist" in it.condition("team")["message"]
-        assert it.written["team"][-1]["lastParent"] == status["lastParent"]
-        it.put("ml", resources={GPU: {"limit": 9}})
-        assert it.core.get("ml").quotas[GPU].limit == 9
-        await until(lambda: it.condition("team")["status"] == "True")
-        it.put("team", 2)
-        await until(lambda: "lastParent" not in it.written["team"][-1])
-
-
-async def test_an_invalid_queue_above_is_kept_as_it_was():
-    async with queues() as it:
-        kept = {"generation": 1, "spec": {"priority": 3}}
-        it.put("ml", 2, status={"lastAccepted": kept}, priority="high")
-        it.put("team", parent="ml")
-        await until(lambda: "team" in it.written)
-        assert it.written["team"][-1]["lastParent"] == {"name": "ml", "spec": {"priority": 3}}
-
-
-@pytest.mark.parametrize("kept", [7, {"name": "ml"}, {"name": "ml", "spec": {"priority": []}}, {"spec": {}}])
-async def test_a_queue_above_that_nobody_can_read_is_not_there(kept):
-    async with queues() as it:
-        it.put(
-            "team",
-            status={"lastAccepted": {"generation": 1, "spec": {"parent": "ml"}}, "lastParent": kept},
-            parent="ml",
-        )
-        assert it.core.get("team") is None
-
-
 async def test_usage_goes_on_after_a_restart_from_what_the_status_says():
     async with queues() as it:
         users = [{"user": "ann", "hours": {GPU: "60"}}]
