@@ -169,11 +169,12 @@ class CapacityBounds:
     def _room(self, template: Template) -> KeptRoom:
         self._cache.deadline.point()
         table = self._cache.table
-        key = self._fit, *self._filters, template.requests, template.key
+        plugins = (self._fit, *self._filters)
+        key = self.members if self._fit is None else 0, *map(id, plugins), template.requests, template.key
         room = self._rooms.get(key)
         if room is None or room.epoch != table.epoch:
             passing = self._passing(template)
-            room = KeptRoom(table.epoch, passing, template.rejecting)
+            room = KeptRoom(table.epoch, plugins, passing, template.rejecting)
             if passing.any():  # otherwise PreFilter may have rejected the members, whatever their key
                 self._rooms.keep(key, room)
         template.passing, template.rejecting = room.passing, room.rejecting

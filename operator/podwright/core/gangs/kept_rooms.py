@@ -6,7 +6,7 @@ them changes. Invariant: equal to what `CapacityBounds` computes anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -29,11 +29,14 @@ class KeptRoom:
     `fits`: int64[nodes], how many each node takes; valid until the next update.
     """
 
-    __slots__ = ("_seq", "_sums", "epoch", "fits", "passing", "rejecting")
+    __slots__ = ("_plugins", "_seq", "_sums", "epoch", "fits", "passing", "rejecting")
 
-    def __init__(self, epoch: int, passing: Bools, rejecting: frozenset[str]) -> None:
-        """`epoch`: of the table; the room is of use until it rises."""
+    def __init__(self, epoch: int, plugins: Sequence[object], passing: Bools, rejecting: frozenset[str]) -> None:
+        """`epoch`: of the table; the room is of use until it rises. `plugins`: those whose ids are in the room's key,
+        which no others get meanwhile.
+        """
         self.epoch = epoch
+        self._plugins = plugins
         self.passing = passing
         self.rejecting = rejecting
         self.fits: Int64s = np.zeros(0, np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import copy
 from itertools import product
 
 import numpy as np
@@ -128,6 +129,31 @@ def test_rooms_that_are_kept_are_those_that_are_computed_anew(monkeypatch, seed)
             for name in choose.sample(sorted(cache.nodes), 2):
                 transaction.assume(parse_pod(make_pod(f"t{choose.random()}", requests={"cpu": "1"})), name)
             compare()
+
+
+def test_without_a_filter_of_resources_rooms_are_kept_by_the_number_of_members(monkeypatch):
+    racks = Racks(20, monkeypatch)
+    racks.framework.filter_plugins = [
+        each for each in racks.framework.filter_plugins if each.name != "NodeResourcesFit"
+    ]
+    few, many = ([parse_pod(make_pod(f"{count}-{index}")) for index in range(count)] for count in (2, 50))
+    racks.rooms(few)
+    kept = racks.rooms(many)
+    monkeypatch.setattr(kept_rooms, "LEAST_NODES", 1_000)
+    assert kept == racks.rooms(many)
+
+
+def test_rooms_are_kept_also_beside_a_plugin_that_has_no_hash(monkeypatch):
+    racks = Racks(20, monkeypatch)
+    (plugin,) = (each for each in racks.framework.filter_plugins if each.name == "NodeUnschedulable")
+
+    class Mine(type(plugin)):
+        __hash__ = None
+
+    mine = copy(plugin)
+    mine.__class__ = Mine
+    racks.framework.filter_plugins = [*racks.framework.filter_plugins, mine]
+    assert racks.rooms(racks.kinds[0]) == racks.rooms(racks.kinds[0])
 
 
 def test_rooms_are_computed_again_only_where_rows_changed(monkeypatch):
