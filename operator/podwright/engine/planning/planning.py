@@ -292,7 +292,7 @@ class Planning:
         self._queue.charge_lane(max(took, elsewhere))
 
     async def _carry_out(self, job: Job, decision: Any, seconds: float) -> None:
-        if await in_slices(job.carry_out(decision, seconds), job.turn):
+        if await in_slices(job.carry_out(decision, seconds), None if self.quiet else job.turn):
             for pod in job.pods:
                 pod.conflicts = 0
             return

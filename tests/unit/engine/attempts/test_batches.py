@@ -134,6 +134,32 @@ async def test_a_pod_whose_node_is_taken_again_and_again_is_decided_in_a_quiet_t
     assert quiet == [False] * CONFLICTS + [True]
 
 
+async def test_a_quiet_time_ends_while_their_bindings_are_not_answered():
+    rig = rig_with(bindings_at_once=1)
+    rig.node("n", allocatable={"cpu": "4"})
+    quiet, answered = [], asyncio.Event()
+
+    async def bind(_pod, _node, _annotations):
+        await answered.wait()
+
+    rig.cluster.bind = bind
+    rig.children.meanwhile = lambda _child: quiet.append(bool(rig.engine.planning.quiet))
+    for name in ("p", "q"):
+        packed(rig, name, "2")
+        rig.engine.queue.get(f"default/{name}").conflicts = CONFLICTS
+
+    def decided() -> bool:
+        rig.now += 0.1
+        rig.engine.wake()
+        return bool(quiet)
+
+    async with deciding(rig):
+        await until(decided)
+        assert quiet == [True]
+        await until(lambda: not rig.engine.planning.quiet)
+        answered.set()
+
+
 async def test_pods_stay_together_when_their_policy_changes_meanwhile():
     rig = rig_with()
     rig.node("n", allocatable={"cpu": "4"})
