@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import field, fields
 from fractions import Fraction
+from math import isfinite
 from typing import Any, Final
 
 from podwright.api.own_objects import accepted, naming
@@ -57,8 +58,10 @@ class KaiResource:
     limit: float = 0
 
     def validate(self, where: str) -> Iterator[Problem]:
-        for key, amount in (("quota", self.quota), ("limit", self.limit)):
-            if amount < 0 and amount != UNBOUNDED:
+        for key, amount in (("quota", self.quota), ("limit", self.limit), ("overQuotaWeight", self.over_quota_weight)):
+            if not isfinite(amount):
+                yield f"{where}.{key}", f"{amount} is not finite"
+            elif amount < 0 and amount != UNBOUNDED and key != "overQuotaWeight":
                 yield f"{where}.{key}", f"{amount} is negative, and not -1"
 
     def quota_in(self, units: int) -> Quota:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, nan
+
 import pytest
 
 from podwright.api.kai_queue import parse_kai_queue
@@ -91,6 +93,15 @@ def test_fields_of_later_versions_are_ignored():
         pytest.param({"resources": {"gpu": {"quota": "4"}}}, "spec.resources.gpu.quota", id="a quota is a string"),
         pytest.param({"resources": {"cpu": {"limit": -2}}}, "spec.resources.cpu.limit", id="a limit below -1"),
         pytest.param({"resources": {"memory": {"quota": -0.5}}}, "spec.resources.memory.quota", id="between -1 and 0"),
+        pytest.param({"resources": {"gpu": {"limit": inf}}}, "spec.resources.gpu.limit", id="an infinite limit"),
+        pytest.param(
+            {"resources": {"gpu": {"quota": nan}}}, "spec.resources.gpu.quota", id="a quota that is no number"
+        ),
+        pytest.param(
+            {"resources": {"cpu": {"overQuotaWeight": inf}}},
+            "spec.resources.cpu.overQuotaWeight",
+            id="an infinite weight",
+        ),
         pytest.param({"priority": 1.5}, "spec.priority", id="a priority with a fraction"),
         pytest.param({"parentQueue": 3}, "spec.parentQueue", id="a parent that is a number"),
         pytest.param({"reclaimMinRuntime": "soon"}, "spec.reclaimMinRuntime", id="no duration"),
