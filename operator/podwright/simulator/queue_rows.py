@@ -40,6 +40,7 @@ class QueueAmounts:
     resource: str
     guarantee: int | None = 0
     limit: int | None = None
+    lending_limit: int | None = None
     share: int | None = 0
     """None: not known."""
     allocated: int = 0
@@ -158,6 +159,7 @@ def _of_rules(rules: QueueRules, resource: str, share: int | None, allocated: in
         resource=resource,
         guarantee=None if quota.guarantee == UNBOUNDED else quota.guarantee,
         limit=None if quota.limit == UNBOUNDED else quota.limit,
+        lending_limit=rules.lending.get(resource),
         share=share,
         allocated=allocated,
         pending=pending,
@@ -210,6 +212,7 @@ def _of_object(raw: Raw) -> QueueRow:
                 resource=resource,
                 guarantee=_amount(resource, quotas.get(resource, {}).get("guarantee")) or 0,
                 limit=_amount(resource, quotas.get(resource, {}).get("limit")),
+                lending_limit=_amount(resource, quotas.get(resource, {}).get("lendingLimit")),
                 share=_amount(resource, given["share"].get(resource)) or 0,
                 allocated=_amount(resource, given["allocated"].get(resource)) or 0,
                 pending=_amount(resource, given["pending"].get(resource)) or 0,
@@ -302,12 +305,16 @@ def _with_lending(rows: Sequence[QueueRow]) -> Sequence[QueueRow]:
     """Returns the same queues, with who lends to whom among those of one parent. Guarantees that may not be in force do
     not count.
     """
-    families: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
+    families: dict[tuple[str, str], dict[str, tuple[int, int, int | None]]] = {}
     for row in rows:
         in_force = not row.problem or row.state != "Open"
         for each in row.resources:
             guarantee = each.guarantee if in_force and each.guarantee is not None else each.allocated
-            families.setdefault((row.parent, each.resource), {})[row.name] = each.allocated, guarantee
+            families.setdefault((row.parent, each.resource), {})[row.name] = (
+                each.allocated,
+                guarantee,
+                each.lending_limit,
+            )
     lending = {key: lent_between(siblings) for key, siblings in families.items()}
     return [
         replace(

@@ -78,13 +78,17 @@ def held_by(queues: Queues, name: str) -> Mapping[str, int]:
     return {**sums, **queue.held}
 
 
-def lent_between(siblings: Mapping[str, tuple[int, int]]) -> Mapping[str, Mapping[str, int]]:
+def lent_between(siblings: Mapping[str, tuple[int, int, int | None]]) -> Mapping[str, Mapping[str, int]]:
     """Returns by name of a queue how much of a resource it lends to which siblings, or borrows from them.
 
     What a queue has above its guarantee counts as taken from those that have less than theirs, the largest amounts
-    first. `siblings`: by name what a queue has, and its guarantee.
+    first. `siblings`: by name what a queue has, its guarantee, and its lending limit, if any.
     """
-    over = {name: held - guarantee for name, (held, guarantee) in siblings.items() if held != guarantee}
+    over = {
+        name: held - guarantee if limit is None else max(held - guarantee, -limit)
+        for name, (held, guarantee, limit) in siblings.items()
+        if held != guarantee
+    }
     order = deque(sorted(over, key=lambda name: (over[name], name)))
     found: dict[str, dict[str, int]] = {name: {} for name in siblings}
     while order and over[lender := order[0]] < 0 < over[borrower := order[-1]]:

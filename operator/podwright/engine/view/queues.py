@@ -70,7 +70,7 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
             families[rules.parent].append(line)
         yield
     for family in families.values():
-        lines.update((line.name, line) for line in _with_lending(family, len(resources)))
+        lines.update((line.name, line) for line in _with_lending(queues, family, resources))
         yield
     wrong = [
         QueueLine(name, 0, "", _text(problem), 0, ())
@@ -124,11 +124,17 @@ def _line(queues: Queues, name: str, depth: int, resources: Sequence[str]) -> Qu
     return QueueLine(name, depth, rules.state, text, waiting_below(queues, name), tuple(amounts))
 
 
-def _with_lending(family: Sequence[QueueLine], resources: int) -> Iterator[QueueLine]:
+def _with_lending(queues: Queues, family: Sequence[QueueLine], resources: Sequence[str]) -> Iterator[QueueLine]:
     """Yields the same queues, which have one parent, with who lends to whom."""
+    limits = {line.name: {} if (rules := queues.get(line.name)) is None else rules.lending for line in family}
     found = [
-        lent_between({line.name: (line.amounts[index][0], line.amounts[index][2]) for line in family})
-        for index in range(resources)
+        lent_between(
+            {
+                line.name: (line.amounts[index][0], line.amounts[index][2], limits[line.name].get(resource))
+                for line in family
+            }
+        )
+        for index, resource in enumerate(resources)
     ]
     for line in family:
         pairs = zip(line.amounts, found, strict=True)

@@ -162,11 +162,13 @@ def test_a_queue_without_quotas_shows_what_its_pods_and_those_below_have(monkeyp
             id="the largest first",
         ),
         pytest.param({"a": (4, 2), "b": (4, 0)}, {"a": {}, "b": {}}, id="nobody lends"),
+        pytest.param({"a": (2, 8, 0), "b": (9, 4)}, {"a": {}, "b": {}}, id="nobody may lend"),
+        pytest.param({"a": (2, 8, 4), "b": (9, 4)}, {"a": {"b": 4}, "b": {"a": 4}}, id="no more than may be lent"),
         pytest.param({}, {}, id="no queue"),
     ],
 )
 def test_what_queues_have_above_their_guarantees_is_lent_by_those_below_theirs(siblings, lent):
-    found = shown.lent_between(siblings)
+    found = shown.lent_between({name: (*each, None)[:3] for name, each in siblings.items()})
     assert found == lent
 
 
