@@ -59,6 +59,7 @@ DATABASE = make_pod("db", node="one", labels={"app": "database"})
 TWO_TAINTS = [make_taint("dedicated", "gpu"), make_taint("team", "red", "NoExecute")]
 UNREACHABLE = [make_taint("node.kubernetes.io/unreachable", "", effect) for effect in ("NoSchedule", "NoExecute")]
 MEMBERS = ("first", "waiting")
+GATED = {"schedulingGates": [{"name": "a/b"}]}
 TIERED = [rule("tiered", "has(node.labels.tier)"), rule("owned", "has(pod.labels.team)")]
 
 VARIANTS = (
@@ -202,6 +203,22 @@ VARIANTS = (
         "PortTaken",
         "is taken by default/old, which is being deleted",
         ("wait until default/old has ended",),
+    ),
+    Situation(
+        "gates on a member of a gang",
+        cluster([node("one")], [member("first"), with_spec(member("waiting"), **GATED)], groups=[gang(2)]),
+        with_spec(member("waiting"), **GATED),
+        "Gated",
+        "scheduling gates hold it back: a/b",
+        ("take away its scheduling gates (a/b)",),
+    ),
+    Situation(
+        "gates on another member of the gang",
+        cluster([node("one")], [with_spec(member("first"), **GATED), member("waiting")], groups=[gang(2)]),
+        member("waiting"),
+        "GangNoRoom",
+        "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining",
+        ("a minimum of 1 instead of 2",),
     ),
     Situation(
         "gates on a pod that is too big as well",

@@ -165,7 +165,7 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, tr
 def _tried(
     framework: Framework, cluster: LoadedCluster, pod: PodInfo, found: Explanation, trials: Trials | None
 ) -> Explanation:
-    if pod.group and cluster.cache.groups.is_member(pod):
+    if pod.group and not pod.gates and cluster.cache.groups.is_member(pod):
         return explain_member(cluster, framework, pod, found, trials)
     gate = framework.pre_enqueue(pod)
     if gate is not None:

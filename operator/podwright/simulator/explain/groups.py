@@ -85,7 +85,7 @@ def _decided(
     trials: Trials | None,
 ) -> Explanation:
     cache = cluster.cache
-    waiting = cache.groups.members(group.key).unplaced()
+    waiting = [each for each in cache.groups.members(group.key).unplaced() if not each.gates]
     decision = decide(planner_for(framework, cache, group), waiting, cluster.world.now())
     if isinstance(decision, GangPlacement):
         return _fits(decision, pod, found)

@@ -70,7 +70,7 @@ class GroupChanges:
 
     @property
     def _waiting(self) -> Sequence[PodInfo]:
-        return self._trials.cache.groups.members(self._group.key).unplaced()
+        return [each for each in self._trials.cache.groups.members(self._group.key).unplaced() if not each.gates]
 
     def _plan(self, members: Sequence[PodInfo]) -> GangDecision | None:
         """The decision about these members."""
