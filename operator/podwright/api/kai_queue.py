@@ -32,7 +32,6 @@ from podwright.core.queues.tree import DEFAULT_PRIORITY, NO_QUOTA, Quota
 
 KAI_LABEL: Final = "kai.scheduler/queue"
 """On a pod: the name of its queue. Source: pkg/common/constants/constants.go."""
-KAI_SCHEDULER: Final = "kai-scheduler"
 KAI_GPU: Final = "nvidia.com/gpu"
 KAI_FIRM_PRIORITY: Final = 100
 """Pods of at least this priority are not preemptible. Source: pkg/common/podgroup/preemptible.go."""

@@ -221,6 +221,13 @@ VARIANTS = (
         ("a minimum of 1 instead of 2",),
     ),
     Situation(
+        "a part of a GPU of KAI",
+        cluster([node("one")], policies=[policy(schedulerName="kai-scheduler")]),
+        waiting(spec={"schedulerName": "kai-scheduler"}, metadata={"annotations": {"gpu-memory": "2000"}}),
+        "Gated",
+        "metadata.annotations[gpu-memory]: Podwright gives no parts of GPUs by annotation",
+    ),
+    Situation(
         "gates on a pod that is too big as well",
         cluster([node("one")]),
         waiting(requests={"cpu": "20"}, spec={"schedulingGates": [{"name": "a/b"}, {"name": "c/d"}]}),

@@ -1,7 +1,7 @@
-"""PodGroups of KAI (`scheduling.run.ai/v2alpha2`), and how their pods name their sub-groups.
+"""PodGroups of KAI (`scheduling.run.ai/v2alpha2`), how their pods name their sub-groups, and what only KAI gives pods.
 
-Sources: KAI's `pkg/apis/scheduling/v2alpha2/podgroup_types.go` and `pkg/scheduler/api/podgroup_info/subgroup_info` at
-v0.17.0-9-gd5bc503a.
+Sources: KAI's `pkg/apis/scheduling/v2alpha2/podgroup_types.go`, `pkg/scheduler/api/podgroup_info/subgroup_info` and
+`pkg/common/constants/constants.go` at v0.17.0-9-gd5bc503a.
 """
 
 from __future__ import annotations
@@ -16,10 +16,21 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive, as_text, shortened
 from podwright.core.objects.sub_groups import MAX_LEVELS, Member, PartOf, SubGroup, Terms, count_of, leaves_of
 
+KAI_SCHEDULER: Final = "kai-scheduler"
+_GPU_PARTS: Final = ("gpu-fraction", "gpu-memory")
+"""Annotations by which pods ask KAI for a part of a GPU. Their requests say nothing of it."""
 KAI_TOPOLOGY_API: Final = "kai.scheduler"
 KAI_SUB_GROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 KAI_STALENESS_SECONDS: Final = 60.0
 """The default of KAI's scheduler (`cmd/scheduler/app/options/options.go`)."""
+
+
+def gpu_part(annotations: object) -> tuple[str, ...]:
+    """The field by which a pod of KAI's scheduler asks for a part of a GPU, which holds it back like a scheduling gate;
+    empty if none does.
+    """
+    given = annotations if isinstance(annotations, Mapping) else {}
+    return tuple(f"metadata.annotations[{key}]" for key in _GPU_PARTS if given.get(key))[:1]
 
 
 def kai_terms(spec: Mapping[str, Any]) -> Terms:

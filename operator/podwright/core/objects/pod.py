@@ -31,6 +31,7 @@ from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.frozen import FrozenBody, FrozenDict, frozen
 from podwright.core.objects.interning import Interner
+from podwright.core.objects.kai_groups import KAI_SCHEDULER, gpu_part
 from podwright.core.objects.pod_group import groups_named
 from podwright.core.objects.raw import as_labels, as_list, as_mapping, shortened
 from podwright.core.objects.requests import follows_spec, limits_of, requests_of
@@ -143,6 +144,7 @@ class PodInfo:
     start_time: float | None
     owner: Owner | None
     gates: tuple[str, ...]
+    """Its scheduling gates, and a field that holds it back in the same way: see `gpu_part`."""
     requests: Requests
     limits: ResourceLimits
     node_affinity: NodeAffinity
@@ -337,7 +339,11 @@ def _parse(
         creation=parse_time(metadata.get("creationTimestamp"), "metadata.creationTimestamp") or 0.0,
         start_time=parse_time(status.get("startTime"), "status.startTime"),
         owner=controller_of(metadata),
-        gates=parsed.gates,
+        gates=(
+            (*parsed.gates, *gpu_part(annotations))
+            if annotations and parsed.scheduler_name == KAI_SCHEDULER
+            else parsed.gates
+        ),
         requests=parsed.requests if follows_spec(status) else requests_of(parsed.brief, status),
         limits=parsed.limits,
         node_affinity=parsed.node_affinity,

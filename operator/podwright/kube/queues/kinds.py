@@ -9,7 +9,6 @@ from typing import Any, Final
 from podwright.api.kai_queue import (
     KAI_FIELDS,
     KAI_LABEL,
-    KAI_SCHEDULER,
     kai_amount_path,
     kai_status_of,
     parse_kai_queue,
@@ -28,6 +27,7 @@ from podwright.api.volcano_queue import (
 from podwright.core.framework.validation import path_text
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.kai_groups import KAI_SCHEDULER
 from podwright.core.objects.pod import QUEUE_ANNOTATION
 from podwright.core.objects.raw import Raw
 from podwright.core.queues.flavors import field_of

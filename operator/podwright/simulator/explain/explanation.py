@@ -20,6 +20,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.raw import value_at
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import counted, listed
+from podwright.core.plugins.scheduling_gates import is_field
 from podwright.core.preemption.evaluator import DryRun
 from podwright.core.preemption.units import may_evict
 from podwright.core.state.cache import Cache
@@ -244,7 +245,7 @@ def _without_template(cluster: LoadedCluster, pod: PodInfo, name: str) -> str:
 
 
 def _gated(pod: PodInfo, message: str) -> str:
-    if pod.gates:
+    if pod.gates and not is_field(pod.gates[-1]):
         return f"scheduling gates hold it back: {listed(pod.gates)}; their author has to remove them"
     return message
 

@@ -9,6 +9,7 @@ from podwright.core.framework.explaining import Raw
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
 from podwright.core.objects.similar_names import similar_name
 from podwright.core.objects.wording import listed
+from podwright.core.plugins.scheduling_gates import is_field
 from podwright.simulator.loaded import LoadedCluster
 
 
@@ -28,7 +29,7 @@ def entering(cluster: LoadedCluster, pod: PodInfo) -> Iterator[tuple[str, Raw]]:
             made = copy.deepcopy(dict(pod.raw))
             made["spec"] = {**(made.get("spec") or {}), "schedulerName": name}
             yield f"ask for the scheduler {name} instead of {pod.scheduler_name}", made
-    elif pod.gates:
+    elif pod.gates and not is_field(pod.gates[-1]):
         made = copy.deepcopy(dict(pod.raw))
         made["spec"] = {key: value for key, value in made["spec"].items() if key != "schedulingGates"}
         yield f"take away its scheduling gates ({listed(pod.gates)})", made
