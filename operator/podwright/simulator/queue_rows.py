@@ -132,7 +132,7 @@ def rows_of(queues: Queues) -> Sequence[QueueRow]:
 
 
 def _of_core(queues: Queues, name: str) -> QueueRow:
-    problem, rules = queues.problems.get(name), queues.get(name)
+    problem, rules = queues.problem(name), queues.get(name)
     row = QueueRow(name=name, problem="" if problem is None else f"{problem.where}: {problem.problem}")
     if rules is None:
         return replace(row, parent=queues.declared[name].parent)

@@ -180,7 +180,7 @@ class Trial:
         queues, names, kind = self.cluster.queues, self.cluster.queue_names, queue_kind_of(raw) or SCHEDULING_QUEUES
         known, rules = self.cluster.queue_objects[kind], kind.parse(raw)
         name = rules.name
-        restore, raw_before, known_problem = queues.restorer(), known.get(name), queues.problems.get(name)
+        restore, raw_before, known_problem = queues.restorer(), known.get(name), queues.problem(name)
         before = names.claimed(kind, name)
         names.claim(kind, name, rules)
         known[name] = raw
@@ -194,11 +194,11 @@ class Trial:
             _put_back(known, name, raw_before)
 
         self._changed(undo)
-        problem = queues.problems.get(name)
+        problem = queues.problem(name)
         if problem is None or not kind.refuses(problem):
             return
         if name in queues.structure.invalid or str(problem) != str(known_problem):
-            raise InvalidObjectError(kind.place(problem.where), problem.problem).in_object(kind.resource.kind, name)
+            raise problem
 
     # Pods
 

@@ -483,6 +483,14 @@ def test_an_invalid_queue_of_kai_is_named_and_other_kinds_of_queues_are_left_out
     assert cluster.ignored == {"Queue": 1}
 
 
+def test_what_is_wrong_with_the_parent_of_a_queue_of_kai_is_said_in_words_of_kai():
+    served = make_policy("kai", schedulerName="kai-scheduler")
+    cluster = loaded(node("a"), kai("team", 1, parentQueue="gone"), served, in_kai("p", "team"))
+    problem = "Queue team: spec.parentQueue: queue 'gone' does not exist"
+    assert cluster.problems == [problem]
+    assert f"queue team is invalid: {problem}" in messages(simulate(cluster, Hypothesis()))["p"]
+
+
 def test_queues_that_cannot_be_read_are_mentioned_only_if_they_would_count():
     missing = {
         "Queue.scheduling.run.ai": "RBAC does not let you list it",

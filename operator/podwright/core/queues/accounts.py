@@ -97,6 +97,8 @@ class Accounts:
         """`QueueRules.gather_after` of the queues that do not say it."""
         self.serves: Callable[[str], bool] | None = None
         """True if pods with a scheduler name are ours. None: all are. Whoever knows policies sets it."""
+        self.as_written: Callable[[InvalidObjectError], InvalidObjectError] = lambda problem: problem
+        """Returns a problem of a queue with the kind and the field of the queue's API. Whoever knows the APIs sets it."""
         self.place_rules: Any = None
         """`Cache.place_rules` while queues name flavors. Whoever makes bounds sets it."""
         self._cache = cache
@@ -154,7 +156,12 @@ class Accounts:
     @property
     def problems(self) -> Mapping[str, InvalidObjectError]:
         """The problem of a queue, by its name: its parent is missing, is below the queue itself, and so on."""
-        return self.structure.problems()
+        return {name: self.as_written(found) for name, found in self.structure.problems().items()}
+
+    def problem(self, name: str) -> InvalidObjectError | None:
+        """Returns the problem of one queue, or None."""
+        found = self.structure.problem(name)
+        return None if found is None else self.as_written(found)
 
     def listen(self, callback: Callable[[], None]) -> None:
         """Calls `callback` after each change of a queue."""

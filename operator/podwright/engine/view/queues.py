@@ -75,7 +75,7 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
     wrong = [
         QueueLine(name, 0, "", _text(problem), 0, ())
         for name in sorted(left_out)[: MOST_QUEUES - len(lines)]
-        if (problem := queues.problems.get(name)) is not None
+        if (problem := queues.problem(name)) is not None
     ]
     return QueueTreeView(tuple(resources), (*lines.values(), *wrong), len(queues.names()) + len(left_out))
 
@@ -109,7 +109,7 @@ def _first(names: Sequence[str]) -> Sequence[str]:
 
 
 def _line(queues: Queues, name: str, depth: int, resources: Sequence[str]) -> QueueLine | None:
-    rules, problem = queues.get(name), queues.problems.get(name)
+    rules, problem = queues.get(name), queues.problem(name)
     if rules is None:
         return None
     held, share = held_by(queues, name), queues.last_share(name)

@@ -12,7 +12,6 @@ from typing import Any
 
 from podwright.api.own_objects import last_valid
 from podwright.api.queue_status import QueueReport, usage_of
-from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw
 from podwright.core.queues.queues import queues_of
 from podwright.core.queues.shown import NO_NODES, OVER_LIMIT, UNCOVERED
@@ -113,15 +112,13 @@ class QueueDoor(CheckedDoor):
 
     def _problem(self, name: str, seen: SeenObject) -> tuple[str, bool]:
         """Returns the queue's problem, "" without one, and True if the problem is its parent."""
-        holder, resource = self._names.holder(name), self.resource
+        holder = self._names.holder(name)
         if holder not in (None, self._kind):
             return f"metadata.name: {counts_instead(holder, self._kind)}", False
-        found = None if seen.problem or holder is None else self._queues.problems.get(name)
+        found = None if seen.problem or holder is None else self._queues.problem(name)
         if found is None or not self._kind.refuses(found):
             return seen.problem, False
-        where = self._kind.place(found.where)
-        problem = InvalidObjectError(where, found.problem).in_object(resource.kind, name)
-        return str(problem), where == self._kind.parent
+        return str(found), found.where == self._kind.parent
 
 
 def queue_doors(http: Http, engine: Engine, *, shadow_only: bool = False, **options: Any) -> list[QueueDoor]:

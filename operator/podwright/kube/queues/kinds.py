@@ -70,7 +70,7 @@ class QueueKind:
         """True if a queue with this problem in the tree is not accepted. Other APIs allow children that are guaranteed
         more than their parent.
         """
-        return self is SCHEDULING_QUEUES or problem.where == SCHEDULING_QUEUES.parent
+        return self is SCHEDULING_QUEUES or self.place(problem.where) == self.parent
 
     def amount(self, resource: str, key: str) -> str:
         """Returns the field with the `guarantee` or `limit` of a resource."""

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.queues.queues import QueueRules, Queues
-from podwright.kube.queues.kinds import QUEUE_KINDS, QueueKind
+from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class QueueNames:
         self._claims: dict[str, dict[int, QueueRules]] = {}
         """By name and rank of the API: the valid objects."""
         self._holders: dict[str, QueueKind] = {}
+        queues.as_written = self._as_written
         compact_regularly(self)
 
     def begin(self, kind: QueueKind) -> None:
@@ -81,6 +83,10 @@ class QueueNames:
     def holder(self, name: str) -> QueueKind | None:
         """The API whose object is the queue of this name."""
         return self._holders.get(name)
+
+    def _as_written(self, problem: InvalidObjectError) -> InvalidObjectError:
+        kind = self._holders.get(problem.name, SCHEDULING_QUEUES)
+        return InvalidObjectError(kind.place(problem.where), problem.problem).in_object(kind.resource.kind, problem.name)
 
     def _settle(self, name: str) -> None:
         holder, before = self._first(name), self._holders.get(name)

@@ -215,6 +215,8 @@ async def test_a_queue_of_kai_without_its_parent_is_an_orphan():
         orphan = it.condition("a", "Orphan", KAI_QUEUES)
         message = "Queue a: spec.parentQueue: queue 'nowhere' does not exist"
         assert (orphan["status"], orphan["message"]) == ("True", message)
+        kai_pod(it, "p", "a")
+        assert bound(it, "p") == f"queue a is invalid: {message}"
         it.put_other(KAI_QUEUES, "nowhere", resources=gpus(quota=1))
         await until(lambda: it.condition("a", "Orphan", KAI_QUEUES)["status"] == "False")
         await until(lambda: latest(it, KAI_QUEUES, "nowhere"))
