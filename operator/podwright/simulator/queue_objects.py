@@ -79,11 +79,13 @@ def take(names: QueueNames, kind: QueueKind, raw: Raw) -> None:
     what else is wrong with it.
     """
     name, last = identity_of(raw)[0], last_valid(raw, kind.parse)
-    if kind.implied is not None and name != kind.implied.name and names.claimed(kind, kind.implied.name) is None:
+    if kind.implied is not None and names.claimed(kind, kind.implied.name) is None:
         names.claim(kind, kind.implied.name, kind.implied)
     try:
         names.claim(kind, name, kind.parse(raw), last)
     except InvalidObjectError as error:
         if last is not None:
             names.claim(kind, name, last, last)
-        raise error if error.kind else error.in_object(kind.resource.kind, name) from error
+        problem = error if error.kind else error.in_object(kind.resource.kind, name)
+        names.refuse(kind, name, str(problem))
+        raise problem from error

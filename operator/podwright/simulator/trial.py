@@ -24,10 +24,10 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import FollowUp
 from podwright.core.framework.status import Status
 from podwright.core.gangs.simulation import reserve
-from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.raw import Raw
+from podwright.core.queues.queues import QueueRules
 from podwright.core.state.object_store import key_of
 from podwright.core.state.reservations import Reservation
 from podwright.core.state.transaction import CacheTransaction
@@ -186,10 +186,12 @@ class Trial:
         known[name] = raw
 
         def undo() -> None:
-            if before is None:
-                names.release(kind, name)
-            else:
+            if isinstance(before, QueueRules):
                 names.claim(kind, name, before)
+            else:
+                names.release(kind, name)
+                if before is not None:
+                    names.refuse(kind, name, before)
             restore()
             _put_back(known, name, raw_before)
 

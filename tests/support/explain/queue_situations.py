@@ -377,6 +377,13 @@ QUEUE_SITUATIONS = (
         "queue 'gone' does not exist",
     ),
     Situation(
+        "a queue that was never valid",
+        cluster(NODES, [], [limit("a", priority="high"), limit("b")]),
+        waits("a"),
+        "QueueInvalid",
+        "queue a is invalid: SchedulingQueue a: spec.priority: expected a whole number",
+    ),
+    Situation(
         "a queue that the namespace names",
         cluster(NODES, [runs("a1", "a", "4")], TREE, namespaces=[make_namespace("default", {LABEL: "a"})]),
         waits("", "3", spec={"preemptionPolicy": "Never"}),

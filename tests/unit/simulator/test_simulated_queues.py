@@ -103,6 +103,15 @@ def test_an_invalid_queue_is_named_and_the_last_valid_version_counts():
     assert len(simulate(cluster, Hypothesis()).landed) == 1
 
 
+def test_pods_of_a_queue_that_was_never_valid_wait_unless_the_hypothesis_mends_it():
+    cluster = loaded(node("a"), limited(limit="many"), of("one", "ml"))
+    before = copy_of(cluster)
+    assert placed(simulate(cluster, Hypothesis(objects=[limited(limit="1")]))) == ["one"]
+    assert copy_of(cluster) == before
+    message = messages(simulate(cluster, Hypothesis()))["one"]
+    assert "queue ml is invalid: SchedulingQueue ml: spec.resources.cpu.limit: 'many'" in message
+
+
 def test_a_kind_of_this_name_in_another_group_is_left_out():
     cluster = loaded(node("a"), {**limited(limit="0"), "apiVersion": "example.com/v1"}, of("one", "ml"))
     assert cluster.ignored == {"SchedulingQueue": 1}

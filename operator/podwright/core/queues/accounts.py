@@ -84,7 +84,7 @@ class Accounts:
 
     def __init__(self, cache: Cache) -> None:
         self.active = False
-        """True if there is any queue. Without one, nothing is counted and nothing forbidden."""
+        """True if there is any queue, also a refused one. Without one, nothing is counted and nothing forbidden."""
         self.changes = 0
         """Rises with each change of a queue."""
         self.pending: Callable[[], Iterable[PodInfo]] = tuple
@@ -97,8 +97,12 @@ class Accounts:
         """`QueueRules.gather_after` of the queues that do not say it."""
         self.serves: Callable[[str], bool] | None = None
         """True if pods with a scheduler name are ours. None: all are. Whoever knows policies sets it."""
+        self.refused: dict[str, str] = {}
+        """By name: the problem of a queue of which no version was ever valid, so that nothing is known of it. Its pods
+        wait.
+        """
         self.as_written: Callable[[InvalidObjectError], InvalidObjectError] = lambda problem: problem
-        """Returns a problem of a queue with the kind and the field of the queue's API. Whoever knows the APIs sets it."""
+        """Returns a queue's problem with the kind and the field of its API. Whoever knows the APIs sets it."""
         self.place_rules: Any = None
         """`Cache.place_rules` while queues name flavors. Whoever makes bounds sets it."""
         self._cache = cache

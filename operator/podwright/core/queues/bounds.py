@@ -59,7 +59,7 @@ class Bounds:
             return None
         queue = tree.get(name)
         if queue is None:
-            problem = accounts.problem(name)
+            problem = accounts.problem(name) or accounts.refused.get(name)
             why = f"does not exist{self._named(pod)}" if problem is None else f"is invalid: {problem}"
             return Bound(name, f"queue {name} {why}")
         if found != name:

@@ -41,10 +41,17 @@ class Queues(Accounts):
         if before is None and spec.name == VOLCANO_DEFAULT_QUEUE:
             self.regroup()
         self.structure.set(spec)
-        if not self.active:
-            self._start()
-            self._cache.refusals[QUEUE_QUOTA] = self.bounds.refusal
-        self._changed()
+        self._set_active()
+
+    def refuse(self, name: str, problem: str) -> None:
+        """No version of the queue was ever valid, because of this problem. "": there is no longer such a queue."""
+        if self.refused.get(name, "") == problem:
+            return
+        if problem:
+            self.refused[name] = problem
+        else:
+            del self.refused[name]
+        self._set_active()
 
     def remember(self, spec: QueueRules) -> None:
         """The queue as it last was valid, before this process began. It counts while no newer version is valid."""
@@ -63,7 +70,14 @@ class Queues(Accounts):
         self.structure.remove(name)
         if name == VOLCANO_DEFAULT_QUEUE:
             self.regroup()
-        if not self.declared:
+        self._set_active()
+
+    def _set_active(self) -> None:
+        """After a change: counts pods while there is any queue."""
+        if not self.active:
+            self._start()
+            self._cache.refusals[QUEUE_QUOTA] = self.bounds.refusal
+        elif not self.declared and not self.refused:
             self._stop()
             del self._cache.refusals[QUEUE_QUOTA]
         self._changed()
@@ -88,6 +102,7 @@ class Queues(Accounts):
         mine, theirs = self.names(), other.names()
         yield from (name for name in theirs if self.declared.get(name) is not other.get(name))
         yield from {*self.declared, *mine}.difference(theirs)
+        yield from (name for name, _ in self.refused.items() ^ other.refused.items())
 
     def follow(self, other: Queues, name: str) -> None:
         """Makes this queue what it is in the other tree, and lets pods name their queues as there."""
@@ -96,6 +111,7 @@ class Queues(Accounts):
             self.remove(name)
         else:
             self.set(rules)
+        self.refuse(name, other.refused.get(name, ""))
 
 
 def queues_of(cache: Cache) -> Queues:

@@ -55,6 +55,8 @@ class QueueDoor(CheckedDoor):
         if name not in self._known and (record := usage_of(raw.get("status"))) is not None:
             self._queues.records.setdefault(name, record)
         super().put(raw)
+        if problem := self._known[name].problem:
+            self._names.refuse(kind, name, problem)
 
     def take(self, name: str, raw: Raw) -> None:
         last = None if name in self._known else last_valid(raw, self._kind.parse)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
@@ -14,6 +14,8 @@ from podwright.core.queues.queues import QueueRules, Queues
 from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKind
 
 log = logging.getLogger(__name__)
+
+C = TypeVar("C", QueueRules, str)
 
 _RANKS: Final = {kind: rank for rank, kind in enumerate(QUEUE_KINDS)}
 
@@ -26,8 +28,8 @@ class QueueNames:
         self._serves = serves
         self._served: set[QueueKind] = set()
         self._counting: tuple[QueueKind, ...] = ()
-        self._claims: dict[str, dict[int, QueueRules]] = {}
-        """By name and rank of the API: the valid objects."""
+        self._claims: dict[str, dict[int, QueueRules | str]] = {}
+        """By name and rank of the API: the valid objects, and the problems of those that never were valid."""
         self._holders: dict[str, QueueKind] = {}
         queues.as_written = self._as_written
         compact_regularly(self)
@@ -60,9 +62,17 @@ class QueueNames:
     def claim(self, kind: QueueKind, name: str, rules: QueueRules, last: QueueRules | None = None) -> None:
         """An object of this API is valid by itself, or has changed. `last`: see `Queues.remember`."""
         self._claims.setdefault(name, {})[_RANKS[kind]] = rules
-        if last is not None and self._first(name) is kind:
+        first = self._first(name, QueueRules)
+        if last is not None and first is not None and first[0] is kind:
             self._queues.remember(last)
         self._settle(name)
+
+    def refuse(self, kind: QueueKind, name: str, problem: str) -> None:
+        """An object of this API is invalid. It stays as it last was valid, if that is known."""
+        claims = self._claims.setdefault(name, {})
+        if not isinstance(claims.get(_RANKS[kind]), QueueRules):
+            claims[_RANKS[kind]] = problem
+            self._settle(name)
 
     def release(self, kind: QueueKind, name: str) -> None:
         """The object was deleted. Ignores an unknown one."""
@@ -72,8 +82,10 @@ class QueueNames:
         if not claims:
             self._claims.pop(name, None)
 
-    def claimed(self, kind: QueueKind, name: str) -> QueueRules | None:
-        """Returns the rules in the valid object of this API and name; None without such an object."""
+    def claimed(self, kind: QueueKind, name: str) -> QueueRules | str | None:
+        """Returns the rules in the object of this API and name as it last was valid, or its problem if it never was;
+        None without such an object.
+        """
         return self._claims.get(name, {}).get(_RANKS[kind])
 
     def counts(self, kind: QueueKind) -> bool:
@@ -85,21 +97,25 @@ class QueueNames:
         return self._holders.get(name)
 
     def _as_written(self, problem: InvalidObjectError) -> InvalidObjectError:
-        kind = self._holders.get(problem.name, SCHEDULING_QUEUES)
-        return InvalidObjectError(kind.place(problem.where), problem.problem).in_object(kind.resource.kind, problem.name)
+        kind, name = self._holders.get(problem.name, SCHEDULING_QUEUES), problem.name
+        return InvalidObjectError(kind.place(problem.where), problem.problem, kind=kind.resource.kind, name=name)
 
     def _settle(self, name: str) -> None:
-        holder, before = self._first(name), self._holders.get(name)
-        if before not in (None, holder):
+        first, before = self._first(name, QueueRules), self._holders.get(name)
+        if before is not None and (first is None or first[0] is not before):
             del self._holders[name]
             self._queues.remove(name)
-        if holder is not None:
-            self._holders[name] = holder
-            self._queues.set(self._claims[name][_RANKS[holder]])
+        if first is not None:
+            self._holders[name], rules = first
+            self._queues.set(rules)
+        refused = self._first(name, str) if first is None else None
+        self._queues.refuse(name, "" if refused is None else refused[1])
 
-    def _first(self, name: str) -> QueueKind | None:
+    def _first(self, name: str, claim_of: type[C]) -> tuple[QueueKind, C] | None:
+        """Returns the first API that counts and has such a claim to the name, with the claim."""
         claims = self._claims.get(name, {})
-        return next((kind for kind in self._counting if _RANKS[kind] in claims), None)
+        found = ((kind, claims.get(_RANKS[kind])) for kind in self._counting)
+        return next(((kind, claim) for kind, claim in found if isinstance(claim, claim_of)), None)
 
 
 def counts_instead(holder: QueueKind, kind: QueueKind) -> str:

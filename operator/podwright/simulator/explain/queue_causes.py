@@ -30,7 +30,7 @@ def cause_of(queues: Queues, pod: PodInfo, message: str, nodes: int) -> Cause:
 
 def _reason(queues: Queues, bound: Bound) -> str:
     if queues.get(bound.queue) is None:
-        return "QueueInvalid" if bound.queue in queues.problems else "QueueMissing"
+        return "QueueInvalid" if queues.problem(bound.queue) or bound.queue in queues.refused else "QueueMissing"
     if queues.children(bound.queue):
         return "QueueHasQueues"
     return "QueueNotOpen" if queues.shut_by(bound.queue) else "QueueNotAllowed"

@@ -92,7 +92,14 @@ async def test_limits_of_queues_hold_in_a_world_and_change_there(rig):
     queues.set(QueueRules("team", quotas={"cpu": Quota(limit=1000)}))
     queues.remove("team")
     await rig.caught_up()
-    assert not queues_of(rig.engine.shadow.worlds.of(rig.tally()).cache).active
+    there = queues_of(rig.engine.shadow.worlds.of(rig.tally()).cache)
+    assert not there.active
+    queues.refuse("team", "spec: a value is required")
+    await rig.caught_up()
+    assert there.refused == {"team": "spec: a value is required"}
+    queues.refuse("team", "")
+    await rig.caught_up()
+    assert (there.refused, there.active) == ({}, False)
 
 
 async def test_what_was_there_before_and_what_the_policy_does_not_look_at_is_where_it_is(rig):

@@ -189,7 +189,14 @@ async def test_an_invalid_object_of_ours_takes_no_name_from_a_valid_one():
         await until(lambda: it.written)
         assert it.condition("a", "Active")["reason"] == "NotAccepted"
         assert "allocated" not in it.written["a"][-1]
+        kai_pod(it, "p", "a")
+        assert bound(it, "p") == ""
+        it.doors[KAI_QUEUES].drop("a", None)
+        assert bound(it, "p").startswith("queue a is invalid: SchedulingQueue a: spec.priority: ")
+        it.put_other(KAI_QUEUES, "a", resources={"gpu": {"limit": "many"}})
         it.doors[SCHEDULING_QUEUES].drop("a", None)
+        assert bound(it, "p").startswith("queue a is invalid: Queue a: spec.resources.gpu.limit: ")
+        it.put_other(KAI_QUEUES, "a", resources=gpus(limit=1))
         assert it.core.get("a").quotas[GPU].limit == 1
 
 

@@ -87,6 +87,29 @@ async def test_an_invalid_queue_stays_as_it_was_and_says_why():
         assert (about, reason, note) == ("a", "QueueNotAccepted", accepted["message"])
 
 
+async def test_pods_of_a_queue_that_was_never_valid_wait_and_say_why():
+    def bound():
+        found = it.core.bounds.of(it.rig.engine.queue.get("default/p").pod)
+        return found and found.message
+
+    async with queues() as it:
+        it.rig.pod("p", labels={QUEUE_LABEL: "a"}, requests={GPU: "1"})
+        for limit, problem in (
+            ("1500m", "'1500m' has a fraction; only cpu may have thousandths"),
+            (-1, "-1 is less than 0"),
+        ):
+            it.put("a", resources={GPU: {"limit": limit}})
+            assert bound() == f"queue a is invalid: SchedulingQueue a: spec.resources[{GPU}].limit: {problem}"
+        it.put("a", resources={GPU: {"limit": 0}})
+        assert bound() == f"a holds 0 of 0 {GPU}"
+        it.doors[SCHEDULING_QUEUES].drop("a", None)
+        assert (bound(), it.core.active) == (None, False)
+        it.put("a", priority="high")
+        it.put("b")
+        it.doors[SCHEDULING_QUEUES].drop("a", None)
+        assert bound() == "queue a does not exist (named by metadata.labels[podwright.dev/queue])"
+
+
 async def test_a_queue_without_parent_is_not_in_force():
     async with queues() as it:
         it.put("a", parent="nowhere")
