@@ -314,6 +314,11 @@ def notes(cluster: LoadedCluster) -> Sequence[str]:
         for policy in (*cluster.policies.policy_set.active, *cluster.policies.policy_set.built_in)
         if policy.profile.extenders or policy.spec.extenders
     ]
+    found += [
+        f"the {kind.about} do not count, because no policy serves the scheduler name {kind.scheduler_name}"
+        for kind, objects in cluster.queue_objects.items()
+        if objects and not cluster.queue_names.counts(kind)
+    ]
     foreign = {pod.scheduler_name for pod in cluster.pending.values() if cluster.policies.of(pod) is None}
     if foreign:
         names = ", ".join(sorted(foreign)[:_SHOWN_NAMES])

@@ -401,12 +401,24 @@ def test_queues_of_kai_count_while_a_policy_serves_their_scheduler():
     pods = [in_kai(f"p{i}", "team") for i in range(3)]
     cluster = loaded(node("a"), kai("team", 1), *pods)
     before = copy_of(cluster)
-    assert len(simulate(cluster, Hypothesis()).landed) == 3
+    result = simulate(cluster, Hypothesis())
+    assert len(result.landed) == 3
+    told = "the queues of KAI do not count, because no policy serves the scheduler name kai-scheduler"
+    assert told in result.notes
     result = simulate(cluster, Hypothesis(policies=[serves]))
     assert len(result.landed) == 1
+    assert not [note for note in result.notes if "queues" in note]
     assert "team holds 1 of 1 cpu" in next(iter(messages(result).values()))
     assert copy_of(cluster) == before
     assert len(simulate(loaded(node("a"), kai("team", 1), serves, *pods), Hypothesis()).landed) == 1
+
+
+def test_a_policy_puts_pods_of_kai_that_name_no_queue_into_its_default_queue():
+    serves = make_policy("kai", schedulerName="kai-scheduler", queue={"name": "default-queue"})
+    pods = [pod(f"p{i}", spec={"schedulerName": "kai-scheduler"}) for i in range(2)]
+    result = simulate(loaded(node("a"), kai("default-queue", 1), serves, *pods), Hypothesis())
+    assert len(result.landed) == 1
+    assert "default-queue holds 1 of 1 cpu" in next(iter(messages(result).values()))
     answer = answered(node("a"), kai("team", 0), serves, asked=in_kai("one", "team"))
     assert answer["prefilterStatus"]["reasons"] == ["team holds 0 of 0 cpu"]
 
