@@ -27,6 +27,8 @@ from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES, QueueKin
 from podwright.simulator.queue_objects import queue_kind_of
 
 _AMOUNTS: Final = ("guarantee", "limit", "share", "allocated", "borrowed", "pending")
+UNCHECKED: Final = "the operator has not checked it yet"
+"""The problem of a queue without a status."""
 MAX_DEPTH: Final = 100
 """Deeper queues are shown at this depth."""
 
@@ -275,7 +277,7 @@ def _problem(status: Raw) -> str:
     conditions = conditions_by_type(status)
     accepted, active = conditions.get(ACCEPTED), conditions.get(ACTIVE)
     if accepted is None:
-        return "the operator has not checked it yet"
+        return UNCHECKED
     if accepted.get("status") != "True":
         return str(accepted.get("message") or "is not accepted")
     shut = active is not None and active.get("reason") == "NotOpen"

@@ -13,7 +13,7 @@ from podwright.cli.reports.console import open_table
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from podwright.core.objects.wording import counted, readable
 from podwright.core.queues.flavors import parts_of
-from podwright.simulator.queue_rows import QueueAmounts, QueueRow, QueueUsage
+from podwright.simulator.queue_rows import UNCHECKED, QueueAmounts, QueueRow, QueueUsage
 
 _COLUMNS: Final = ("GUARANTEE", "LIMIT", "SHARE", "ALLOCATED", "BORROWED", "PENDING")
 _IN_BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
@@ -135,7 +135,7 @@ def _continued(branch: str) -> str:
 
 def _state(row: QueueRow) -> Text:
     if row.problem and row.state == "Open":
-        return Text("Invalid", style="red")
+        return Text("Unchecked", style="yellow") if row.problem == UNCHECKED else Text("Invalid", style="red")
     return Text(row.state, style="" if row.state == "Open" else "yellow")
 
 

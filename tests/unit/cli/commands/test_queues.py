@@ -174,6 +174,7 @@ def test_an_escape_sequence_in_a_status_is_not_printed(run):
 def test_a_status_that_cannot_be_read_counts_as_empty(run, status):
     text = run(objects=[{**queue("a", resources={"cpu": {"limit": {}}, "memory": 5}), "status": status}])
     assert "a: the operator has not checked it yet" in text
+    assert re.search(r"(?m)^a +Unchecked ", text)
 
 
 def test_without_queues_it_says_so(run):
