@@ -28,11 +28,9 @@ class _Slice(Enum):
 UNFINISHED: Final = _Slice.UNFINISHED
 
 
-def run_slice(
-    steps: Steps[T], clock: Callable[[], float], seconds: float = SLICE_SECONDS
-) -> T | Literal[_Slice.UNFINISHED]:
-    """Runs steps for so long, at least one. Returns their result, or UNFINISHED."""
-    ends = clock() + seconds
+def run_slice(steps: Steps[T], clock: Callable[[], float], *, alone: bool = False) -> T | Literal[_Slice.UNFINISHED]:
+    """Runs steps for SLICE_SECONDS, at least one; `alone`: only one. Returns their result, or UNFINISHED."""
+    ends = clock() + (0.0 if alone else SLICE_SECONDS)
     try:
         next(steps)
         while clock() < ends:
@@ -52,7 +50,7 @@ async def in_slices(steps: Steps[T], turn: Turn = None) -> T:
         if turn is not None:
             await turn()
         started = clock()
-        if (found := run_slice(steps, clock, SLICE_SECONDS if turn is None else 0.0)) is not UNFINISHED:
+        if (found := run_slice(steps, clock, alone=turn is not None)) is not UNFINISHED:
             return found
         took = clock() - started
         await asyncio.sleep(took if took > 2 * SLICE_SECONDS else 0)
