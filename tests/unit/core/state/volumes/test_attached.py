@@ -42,4 +42,5 @@ def test_drivers_that_come_and_go_leave_no_columns():
         compact_all()
 
     come_and_go()
-    assert bytes_left_by(come_and_go) < 500 * 32
+    # What else runs in the process may allocate meanwhile, but not each time.
+    assert min(bytes_left_by(come_and_go) for _ in range(3)) < 500 * 32
