@@ -20,7 +20,8 @@ def cause_of(queues: Queues, pod: PodInfo, message: str, nodes: int) -> Cause:
     bound = queues.bounds.of(pod)
     reason, text = "QueueLimit", message
     if bound is not None and not bound.resource:
-        reason, text = _reason(queues, bound), f"{message}{_hint(queues, bound)}"
+        reason = _reason(queues, bound)
+        text = f"{message}{_hint(queues, bound, reason)}"
     name = bound.queue if bound is not None and reason != "QueueLimit" else queues.queue_of(pod)
     source = _SOURCES.get(queues.source_of(pod), "")
     return Cause(
@@ -36,9 +37,10 @@ def _reason(queues: Queues, bound: Bound) -> str:
     return "QueueNotOpen" if queues.shut_by(bound.queue) else "QueueNotAllowed"
 
 
-def _hint(queues: Queues, bound: Bound) -> str:
-    below = queues.children(bound.queue) if queues.get(bound.queue) is not None else ()
-    return f" ({listed([*below])})" if below else did_you_mean(bound.queue, queues.names())
+def _hint(queues: Queues, bound: Bound, reason: str) -> str:
+    if reason == "QueueHasQueues":
+        return f" ({listed([*queues.children(bound.queue)])})"
+    return did_you_mean(bound.queue, queues.names()) if reason == "QueueMissing" else ""
 
 
 def standing(queues: Queues, pod: PodInfo) -> Sequence[str]:

@@ -63,6 +63,11 @@ def test_a_queue_that_is_not_there_has_a_hint():
         explained(FULL, "mk")
 
 
+def test_a_pod_whose_queue_exists_gets_no_hint_about_its_name():
+    given = cluster(NODES, [waits("lab")], [limit("lab", state="Hold"), limit("labs")])
+    assert given.explain(waits("lab"), changes=False).causes[0].text.endswith("queue lab is in state Hold")
+
+
 def test_a_pod_without_room_says_how_its_queue_stands():
     one = [node("one", allocatable={GPU: "4"})]
     given = cluster(one, [runs("a1", "a", "4"), waits("a")], [limit("a"), limit("b")])
