@@ -340,7 +340,7 @@ class _Reading:
         begin(cluster.queue_names)
         for kind in QUEUE_OBJECTS:
             self._take(kind, by_kind.pop(kind, ()), self._queue)
-        cluster.problems.extend(map(str, queues.problems.values()))
+        cluster.problems.extend(map(str, [*queues.problems.values(), *cluster.queue_names.standing_by()]))
         for raw in by_kind.pop(REBALANCE_KIND, ()):
             cluster.rebalance_objects[identity_of(raw)[0]] = raw
         cluster.problems.extend(map(str, cluster.made_groups.take_groupings(by_kind.pop(GROUPING_KIND, ()))))

@@ -10,6 +10,7 @@ from podwright.core.plugins import PLUGINS
 from podwright.core.queues.queues import QUEUE_LABEL, USER_LABEL
 from podwright.simulator.evaluations.cases import run_case
 from podwright.simulator.evaluations.dump import evaluate_pod
+from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.hypotheses.hypothesis import Hypothesis, HypothesisError
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.queue_rows import rows_of
@@ -484,6 +485,17 @@ def test_a_field_of_another_api_that_cannot_be_set_is_named(text, problem):
     with pytest.raises(HypothesisError, match=problem):
         simulate(cluster, Hypothesis(set_fields=[text]))
     assert copy_of(cluster) == before
+
+
+def test_objects_that_are_not_the_queue_of_their_name_are_named():
+    objects = (node("a"), limited("kai", "0"), limited("root", "9"), kai("kai", 1), volcano("kai", "1"), *served())
+    cluster = loaded(*objects, in_kai("p", "kai"))
+    problem = (
+        "Queue kai: metadata.name: a SchedulingQueue of podwright.dev has this name, and counts instead of this Queue"
+    )
+    assert cluster.problems == [problem, problem]
+    explained = explain_pod(cluster, next(iter(cluster.pending.values())), changes=False)
+    assert explained.notes[-2:] == (problem, problem)
 
 
 def test_a_scheduling_queue_goes_before_one_of_its_name_also_in_a_trial():

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from podwright.core.objects.compaction import compact_regularly
@@ -95,6 +95,16 @@ class QueueNames:
     def holder(self, name: str) -> QueueKind | None:
         """The API whose object is the queue of this name."""
         return self._holders.get(name)
+
+    def standing_by(self, *names: str) -> Iterator[InvalidObjectError]:
+        """Yields the problem of each valid object that is not the queue of its name. By default, of all names."""
+        for name in names or self._claims:
+            holder, claims = self._holders.get(name), self._claims.get(name, {})
+            for kind in self._counting if holder is not None else ():
+                claim = claims.get(_RANKS[kind])
+                if holder not in (None, kind) and isinstance(claim, QueueRules) and claim is not kind.implied:
+                    problem = InvalidObjectError("metadata.name", counts_instead(holder, kind))
+                    yield problem.in_object(kind.resource.kind, name)
 
     def _as_written(self, problem: InvalidObjectError) -> InvalidObjectError:
         kind, name = self._holders.get(problem.name, SCHEDULING_QUEUES), problem.name

@@ -195,7 +195,8 @@ def _decided(
     preemption, message = _preemption(framework, pod, verdicts)
     waiting = _waits_for_victims(cache, pod)
     held = held_room(cluster, partial(_without_reservations, framework, cache, pod))
-    notes = (*found.notes, *standing(cluster.queues, pod))
+    others = map(str, cluster.queue_names.standing_by(cluster.queues.queue_of(pod)))
+    notes = (*found.notes, *standing(cluster.queues, pod), *others)
     search = ChangeSearch(trials, framework, pod, verdicts) if trials and not waiting and pod.raw else None
     return replace(
         found,
