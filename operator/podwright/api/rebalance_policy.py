@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 from podwright.api.own_objects import CheckedStatus, conditions, count, read_object
 from podwright.api.policy_status import Condition
 from podwright.api.scheduler_policy import identity_of
-from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
+from podwright.api.scheduling_queue import DURATION, QUANTITY, QuotaAmount
 from podwright.api.spec.match import CompiledMatch, Match, Subject
 from podwright.core.framework.validation import SET, Problem, declared, key_path, unique_by, whole_number
 from podwright.core.objects.dataclass import dataclass
@@ -25,7 +25,6 @@ from podwright.core.rebalance.rules import DAY, EMPTY_NODES, MAKE_ROOM, GoalType
 REBALANCE_KIND: Final = "RebalancePolicy"
 REBALANCE_PLURAL: Final = "rebalancepolicies"
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
-_DURATION: Final[Mapping[str, Any]] = {"maxLength": 32, "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$"}
 _MOST: Final = 1 << 62
 """The largest amount of a resource, in the core's unit."""
 _OWNED_BY_NODE: Final = ("DaemonSet", "Node")
@@ -121,7 +120,7 @@ class RebalanceWindow:
     start: str = declared(
         "When it opens, as hours and minutes in UTC: 22:00.", maxLength=5, pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$"
     )
-    duration: str = declared("For how long it is open: from 1m to 24h. A duration.", **_DURATION)
+    duration: str = declared("For how long it is open: from 1m to 24h. A duration.", **DURATION)
     days: tuple[Day, ...] = declared(
         "On which days it opens, in UTC. Not given: each day.", default=get_args(Day), minItems=1, maxItems=7, **SET
     )
@@ -179,15 +178,15 @@ class RebalancePolicySpec:
     cooldown: str = declared(
         "How old a pod must be to move. A pod that is created in place of a moved one is new. A duration.",
         default="1h",
-        **_DURATION,
+        **DURATION,
     )
     hold_for: str = declared(
         "For how long, beyond its grace period, the place of a moved pod is held for the one that its controller "
         "creates. A duration from 1s to 24h.",
         default="5m",
-        **_DURATION,
+        **DURATION,
     )
-    interval: str = declared("The time between two plans. A duration of at least 1s.", default="10m", **_DURATION)
+    interval: str = declared("The time between two plans. A duration of at least 1s.", default="10m", **DURATION)
 
     windows: tuple[RebalanceWindow, ...] = declared(
         "When plans are made and moves begin. Not given: at any time.", default=(), maxItems=16

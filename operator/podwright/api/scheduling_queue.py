@@ -14,7 +14,16 @@ from podwright.api.own_objects import read_object
 from podwright.api.scheduler_policy import Policy, PolicyError, identity_of
 from podwright.api.spec.match import Selector
 from podwright.core.framework.args import encode
-from podwright.core.framework.validation import Problem, Rule, declared, key_path, unique_by, whole_number
+from podwright.core.framework.validation import (
+    DURATION_FORM,
+    QUANTITY_FORM,
+    Problem,
+    Rule,
+    declared,
+    key_path,
+    unique_by,
+    whole_number,
+)
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.durations import parse_duration
@@ -36,9 +45,9 @@ QuotaAmount = int | str
 QUANTITY: Final[Mapping[str, Any]] = {
     "minimum": 0,
     "maxLength": 32,
-    "pattern": r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,3})?$",
+    "pattern": QUANTITY_FORM,
 }
-_DURATION: Final[Mapping[str, Any]] = {"maxLength": 32, "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$"}
+DURATION: Final[Mapping[str, Any]] = {"maxLength": 32, "pattern": DURATION_FORM}
 _NAME: Final[Mapping[str, Any]] = {
     "maxLength": MAX_QUEUE_NAME,
     "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
@@ -175,20 +184,20 @@ class SchedulingQueueSpec:
         "For how long a pod of the queue runs at least before a pod of the same queue with a higher priority may take "
         "its place. A duration such as 90s or 1h30m.",
         default="0s",
-        **_DURATION,
+        **DURATION,
     )
     reclaim_min_runtime: str = declared(
         "For how long a pod of the queue runs at least before another queue may take back what this queue has above "
         "its share. A duration such as 90s or 1h30m.",
         default="0s",
-        **_DURATION,
+        **DURATION,
     )
 
     max_runtime: str = declared(
         "A pod of the queue that has run for longer may be evicted for any pod of the queue, and for those of other "
         "queues that stay within their shares. A duration such as 24h. 0s: no bound.",
         default="0s",
-        **_DURATION,
+        **DURATION,
     )
     non_preemptible_priority: int | None = whole_number(
         "Pods of at least this priority, also of the queues below, are never evicted for pods of queues. So all of them "
@@ -210,13 +219,13 @@ class SchedulingQueueSpec:
         "start first. Others are placed there only if they declare by activeDeadlineSeconds to end before. A duration "
         "such as 5m. 0s: never. Not given: what the operator's option --gather-after says.",
         default=None,
-        **_DURATION,
+        **DURATION,
     )
     usage_half_life: str = declared(
         "With a half-life, queues of the same parent and priority take turns by what they have used on average, not by "
         "what they have now: use counts half after this time. A duration such as 24h. 0s: off.",
         default="0s",
-        **_DURATION,
+        **DURATION,
     )
 
     def validate(self, where: str) -> Iterator[Problem]:

@@ -67,6 +67,15 @@ def test_what_bounds_the_pods_of_a_queue_one_by_one():
     assert (parse().max_runtime, parse().firm_priority, parse().user_limits) == (0, None, {})
 
 
+def test_what_is_no_quantity_or_duration_is_told_by_an_example_not_by_its_pattern():
+    with pytest.raises(InvalidObjectError, match=r"limit: 'lots' is not a quantity of 0 or more, such as 8 or 500m$"):
+        parse(resources={"cpu": {"limit": "lots"}})
+    with pytest.raises(
+        InvalidObjectError, match=r"maxRuntime: '1d' is not a duration of 0 or more, such as 90s or 1h30m$"
+    ):
+        parse(maxRuntime="1d")
+
+
 def test_a_limit_of_0_is_a_limit():
     assert parse(resources={"cpu": {"limit": 0}}).quotas["cpu"].limit == 0
 

@@ -110,7 +110,7 @@ def test_pods_of_a_queue_that_was_never_valid_wait_unless_the_hypothesis_mends_i
     assert placed(simulate(cluster, Hypothesis(objects=[limited(limit="1")]))) == ["one"]
     assert copy_of(cluster) == before
     message = messages(simulate(cluster, Hypothesis()))["one"]
-    assert "queue ml is invalid: SchedulingQueue ml: spec.resources.cpu.limit: 'many'" in message
+    assert "queue ml is invalid: SchedulingQueue ml: spec.resources.cpu.limit: 'many' is not a quantity" in message
 
 
 def test_a_kind_of_this_name_in_another_group_is_left_out():

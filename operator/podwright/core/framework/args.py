@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeVar, Union
 
 from podwright.core.framework.errors import raised_at
 from podwright.core.framework.profile import ProfileError
-from podwright.core.framework.validation import Problem, Rule, cel_schema, child_path, summary
+from podwright.core.framework.validation import NAMED_FORMS, Problem, Rule, cel_schema, child_path, summary
 from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import described
@@ -266,10 +266,7 @@ _CHECKS: Final[Mapping[str, tuple[Any, Callable[[Any, Any], str | None]]]] = {
     "minItems": (_LIST, lambda v, bound: None if len(v) >= bound else _too("few", len(v), bound, "entries")),
     "maxItems": (_LIST, lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries")),
     "maxProperties": (Mapping, lambda v, bound: None if len(v) <= bound else _too("many", len(v), bound, "entries")),
-    "pattern": (
-        str,
-        lambda v, bound: None if re.search(_anchored(bound), v) else f"{_show(v)} does not have the form {bound}",
-    ),
+    "pattern": (str, lambda v, bound: None if re.search(_anchored(bound), v) else _misshapen(v, bound)),
 }
 """By keyword: the types of values to which it applies, and what is wrong with a value, None if nothing."""
 
@@ -277,6 +274,11 @@ _CHECKS: Final[Mapping[str, tuple[Any, Callable[[Any, Any], str | None]]]] = {
 def _anchored(pattern: str) -> str:
     """The pattern with a final `$` that, as in the API server, does not match before a line break."""
     return f"{pattern[:-1]}\\Z" if pattern.endswith("$") else pattern
+
+
+def _misshapen(value: str, pattern: str) -> str:
+    named = NAMED_FORMS.get(pattern)
+    return f"{_show(value)} does not have the form {pattern}" if named is None else f"{_show(value)} is not {named}"
 
 
 def _too(what: str, count: int, bound: int, unit: str) -> str:

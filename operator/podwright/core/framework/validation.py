@@ -26,6 +26,14 @@ def summary(problems: Sequence[Problem]) -> str:
     return "; ".join([*texts, *([f"and {more} more"] if more else ())])
 
 
+QUANTITY_FORM: Final = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,3})?$"
+DURATION_FORM: Final = r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$"
+NAMED_FORMS: Final = {
+    QUANTITY_FORM: "a quantity of 0 or more, such as 8 or 500m",
+    DURATION_FORM: "a duration of 0 or more, such as 90s or 1h30m",
+}
+"""Patterns that messages call by their name."""
+
 # Schema keywords: what makes the entries of a list distinct.
 ATOMIC: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "atomic"}
 SET: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "set"}
