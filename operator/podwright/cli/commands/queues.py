@@ -14,8 +14,10 @@ from podwright.cli.printable import printable_texts, write, write_answers
 from podwright.cli.reports.console import show
 from podwright.cli.reports.queues import queue_resources, queue_table, usage_table
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.similar_names import did_you_mean
 from podwright.kube.client.errors import status_of
 from podwright.kube.kinds import QUEUE, QUEUE_VIEW, Resource
+from podwright.kube.log_format import one_line
 from podwright.kube.queues.kinds import QUEUE_KINDS
 from podwright.simulator.evaluations.cases import answered
 from podwright.simulator.evaluations.queue_shares import answer
@@ -86,6 +88,7 @@ def queues(
         click.echo("There are no queues.")
     else:
         shown = resources or queue_resources(rows)
+        _say_what_no_queue_has(rows, resources)
         found = printable_texts(rows)
         show([usage_table(found, shown[0]) if usage else queue_table(found, shown)])
 
@@ -99,6 +102,14 @@ def _rows(files: Sequence[str], connection: LiveConnection, namespace: str | Non
         if namespace is not None:
             return rows_of_views(_listed(reader, QUEUE_VIEW, namespace))
         return rows_from([raw for kind in QUEUE_KINDS for raw in _listed(reader, kind.resource)])
+
+
+def _say_what_no_queue_has(rows: Sequence[QueueRow], resources: Sequence[str]) -> None:
+    used = [name for row in rows if row.usage is not None for name in row.usage.hours]
+    known = dict.fromkeys([*(each.resource for row in rows for each in row.resources), *used])
+    for name in resources:
+        if name not in known:
+            click.echo(one_line(f"No queue names or has {name}{did_you_mean(name, known)}"), err=True)
 
 
 def _listed(reader: ApiReader, resource: Resource, namespace: str | None = None) -> Sequence[dict[str, Any]]:

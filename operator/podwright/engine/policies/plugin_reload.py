@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from podwright.core.framework.registry import RegistryError
+from podwright.core.objects.wording import counted
 from podwright.core.state.cache import Cache
 from podwright.engine.plugins.files import PluginDirectories, PluginFilesError, Texts
 from podwright.engine.plugins.loading import LoadedPlugins, load_files
@@ -164,7 +165,7 @@ class PluginReload(FileReload):
         """
         self._policies_tried = self._policies.policy_set.version
         more = len(problems) - _SHOWN
-        text = "; ".join([*problems[:_SHOWN], *([f"and {more} more problems"] if more > 0 else ())])
+        text = "; ".join([*problems[:_SHOWN], *([f"and {counted(more, 'more problem')}"] if more > 0 else ())])
         text = f"Plugins were not loaded again, and those that were loaded before go on: {text}"
         self._policies.plugins_are(self._loaded.of_files, text)
         if self.fail(found, retry=retry):

@@ -43,6 +43,7 @@ def run(tmp_path):
         path.write_text(json.dumps({"kind": "List", "items": objects}))
         result = CliRunner().invoke(main, ["queues", str(path), *args], env=env)
         assert result.exit_code == code, result.output
+        invoke.result = result
         return result.stdout
 
     return invoke
@@ -96,6 +97,18 @@ def test_queues_of_other_apis_are_in_the_tree(run):
     (team,) = (each for each in json.loads(run("-o", "json", objects=objects))["queues"] if each["name"] == "team")
     assert team["parent"] == "ml"
     assert team["resources"][GPU] == {"guarantee": "4", "allocated": "6", "borrowed": "2", "pending": "2"}
+
+
+def test_a_resource_that_no_queue_has_is_named(run):
+    usage = {"usage": {"observedAt": "2026-01-02T00:00:00Z", "hours": {"memory": "1"}, "average": {}}}
+    flavor = {"name": "h100", "resources": {GPU: {"limit": 4}}}
+    objects = [shown("ml", usage, flavors=[flavor]), *QUEUES[:2]]
+    asked = ("nvidia.com/gpus", "nope", GPU, f"{GPU}@h100", "cpu", "memory")
+    run(*(text for each in asked for text in ("--resource", each)), objects=objects)
+    assert run.result.stderr.splitlines() == [
+        "No queue names or has nvidia.com/gpus; did you mean 'nvidia.com/gpu'?",
+        "No queue names or has nope",
+    ]
 
 
 def test_several_resources_have_a_line_each_where_a_queue_has_any(run):

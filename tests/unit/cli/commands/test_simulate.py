@@ -42,6 +42,15 @@ def run(tmp_path):
     return invoke
 
 
+@pytest.mark.parametrize(("wrong", "last"), [(10, "q9: "), (11, "and 1 more problem"), (12, "and 2 more problems")])
+def test_the_first_ten_problems_are_shown_and_the_others_counted(run, wrong, last):
+    bad = [queue(f"q{number}", priority="high") for number in range(wrong)]
+    lines = run(objects=[node("a"), *bad]).stderr.splitlines()
+    told = [line for line in lines if not line.startswith("Note: ")]
+    assert len(told) == min(wrong, 11)
+    assert told[-1].removeprefix("Problem: SchedulingQueue ").startswith(last)
+
+
 def test_the_report_says_what_lands_what_waits_and_how_full_the_cluster_is(run):
     shown = run("--drain", "b").stdout
     assert (
