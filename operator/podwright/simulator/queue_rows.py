@@ -129,13 +129,15 @@ def rows_of(queues: Queues) -> Sequence[QueueRow]:
     """The queues of a loaded cluster, parents first."""
     if queues.active:
         queues.shared_out()
-    known = {*queues.names(), *queues.declared}
+    known = {*queues.names(), *queues.declared, *queues.refused}
     return _with_lending(_as_tree(_of_core(queues, name) for name in sorted(known)))
 
 
 def _of_core(queues: Queues, name: str) -> QueueRow:
     problem, rules = queues.problem(name), queues.get(name)
     row = QueueRow(name=name, problem="" if problem is None else f"{problem.where}: {problem.problem}")
+    if name in queues.refused:
+        return replace(row, problem=queues.refused[name].partition(": ")[2])
     if rules is None:
         return replace(row, parent=queues.declared[name].parent)
     share, held, asked = queues.last_share(name), held_by(queues, name), queues.waiting(name)

@@ -51,6 +51,8 @@ def test_only_the_pods_of_the_queue_and_of_those_below_are_its():
 def test_an_invalid_queue_is_explained_too():
     (row,) = explained(cluster(NODES, [waits("x")], [queue("x", parent="gone")]), "x").queue
     assert row.problem == "spec.parent: queue 'gone' does not exist"
+    (row,) = explained(cluster(NODES, [waits("x")], [queue("x", priority="high")]), "x").queue
+    assert row.problem == "spec.priority: expected a whole number, got string 'high'"
 
 
 @pytest.mark.parametrize("word", ["queue", "squeue", "schedulingqueues", "SchedulingQueue", "queues.podwright.dev"])
