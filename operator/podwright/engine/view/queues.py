@@ -62,7 +62,8 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
         return QueueTreeView((), (), 0)
     queues.shared_out()
     resources = yield from _resources(queues)
-    left_out = [name for name in queues.problems if queues.get(name) is None]
+    out_of_tree = {name: _text(problem) for name, problem in queues.problems.items() if queues.get(name) is None}
+    left_out = {**out_of_tree, **queues.refused}
     lines, families = dict[str, QueueLine](), defaultdict[str, list[QueueLine]](list)
     for name, depth in islice(_in_order(queues), MOST_QUEUES):
         if (line := _line(queues, name, depth, resources)) is not None and (rules := queues.get(name)) is not None:
@@ -73,9 +74,7 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
         lines.update((line.name, line) for line in _with_lending(queues, family, resources))
         yield
     wrong = [
-        QueueLine(name, 0, "", _text(problem), 0, ())
-        for name in sorted(left_out)[: MOST_QUEUES - len(lines)]
-        if (problem := queues.problem(name)) is not None
+        QueueLine(name, 0, "", left_out[name][:LONGEST], 0, ()) for name in sorted(left_out)[: MOST_QUEUES - len(lines)]
     ]
     return QueueTreeView(tuple(resources), (*lines.values(), *wrong), len(queues.names()) + len(left_out))
 

@@ -83,6 +83,16 @@ def test_a_queue_that_goes_between_two_steps_is_left_out():
     assert len(at_once(reading).lines) == 9
 
 
+def test_a_queue_that_was_never_valid_is_there_with_its_problem():
+    queues = queues_of(Cache())
+    queues.refuse("a", "SchedulingQueue a: spec: a value is required")
+    found = at_once(queue_tree(queues))
+    assert [(line.name, line.problem) for line in found.lines] == [
+        ("a", "SchedulingQueue a: spec: a value is required")
+    ]
+    assert found.count == 1
+
+
 def test_a_text_is_cut():
     queues = queues_of(Cache())
     queues.set(QueueRules("a", "x" * 5000))
