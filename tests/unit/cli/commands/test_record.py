@@ -52,7 +52,7 @@ async def running_sandbox():
     async with Sandbox(kubelet=False, controllers=False) as sandbox:
         yield sandbox
         for thread in threading.enumerate():
-            if thread.name.startswith("podwright "):
+            if thread.name in ("podwright owners", "podwright snapshot"):
                 await asyncio.to_thread(thread.join)
 
 
