@@ -728,10 +728,6 @@ class Accounts:
         self._due_groups.clear()
         self.changed_bounds.clear()
 
-    def _changed(self) -> None:
-        self.changes += 1
-        self._tell()
-
     def _tell(self) -> None:
         for listener in self._listeners:
             listener()

@@ -41,7 +41,7 @@ class Queues(Accounts):
         if before is None and spec.name == VOLCANO_DEFAULT_QUEUE:
             self.regroup()
         self.structure.set(spec)
-        self._set_active()
+        self._changed()
 
     def refuse(self, name: str, problem: str) -> None:
         """No version of the queue was ever valid, because of this problem. "": there is no longer such a queue."""
@@ -51,7 +51,7 @@ class Queues(Accounts):
             self.refused[name] = problem
         else:
             del self.refused[name]
-        self._set_active()
+        self._changed()
 
     def remember(self, spec: QueueRules) -> None:
         """The queue as it last was valid, before this process began. It counts while no newer version is valid."""
@@ -70,17 +70,19 @@ class Queues(Accounts):
         self.structure.remove(name)
         if name == VOLCANO_DEFAULT_QUEUE:
             self.regroup()
-        self._set_active()
-
-    def _set_active(self) -> None:
-        """After a change: counts pods while there is any queue."""
-        if not self.active:
-            self._start()
-            self._cache.refusals[QUEUE_QUOTA] = self.bounds.refusal
-        elif not self.declared and not self.refused:
-            self._stop()
-            del self._cache.refusals[QUEUE_QUOTA]
         self._changed()
+
+    def _changed(self) -> None:
+        """A queue has changed. Pods are counted while there is any."""
+        if self.active is not bool(self.structure.declared or self.refused):
+            if self.active:
+                self._stop()
+                del self._cache.refusals[QUEUE_QUOTA]
+            else:
+                self._start()
+                self._cache.refusals[QUEUE_QUOTA] = self.bounds.refusal
+        self.changes += 1
+        self._tell()
 
     def restorer(self) -> Callable[[], None]:
         """A function that makes the queues what they are now, also those that stay as they last were. Pods stay where
