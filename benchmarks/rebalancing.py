@@ -4,9 +4,9 @@
 never request more than 1.2 % of the GPUs at a time. So days of the trace are drawn at random and run at once, until 55
 % of the GPUs are requested at the end of the day. The tasks that already run when their day begins come first. A task
 that fits nowhere is left out. All are of controllers that create them again. Then one copy of the cluster has a
-RebalancePolicy that empties nodes, and others have rules as the descheduler's HighNodeUtilization with nodeFit: in each
-round, the pods of nodes of which less than a threshold is requested, of each resource, are evicted if another node
-takes them, and the scheduler places what comes in their place.
+RebalancePolicy that empties nodes, and others have the rules of the descheduler's HighNodeUtilization with nodeFit. In
+each round, these rules evict the pods of underused nodes if other nodes have room for them, and the scheduler places
+the pods that come in their place. A node is underused if less than a threshold of each resource is requested.
 
 The bound: of each resource, the largest nodes that have as much as is requested. No packing needs fewer nodes. It does
 not know which tasks ask for which model.

@@ -1,7 +1,7 @@
 """KAI's Queue, `scheduling.run.ai/v2`: its translation for the core, and the status that its users read.
 
 KAI writes amounts as numbers: GPUs, thousandths of a CPU, and megabytes of 1,000,000 bytes. -1 means unbounded, and a
-missing amount is 0. So a queue may use nothing of a resource of which it gives no limit. The core counts whole units:
+missing amount is 0. So a queue may use nothing of a resource without a limit. The core counts whole units:
 fractions of one are cut off, so that no queue gets more than it was given.
 
 Source: KAI v0.17.0-9-gd5bc503a, pkg/apis/scheduling/v2, pkg/scheduler/api/queue_info/queue_info.go,

@@ -37,7 +37,7 @@ LONGEST_SUITE: Final = 16 << 20
 _ALLOCATABLE: Final = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 _NAMESPACE: Final = "default"
 _FIELDS: Final = ("pending", "policy", "queue", "flavor", "rejected")
-"""What a test may expect, besides the node."""
+"""The fields that a test may expect, besides the node."""
 
 
 class SuiteError(Exception):

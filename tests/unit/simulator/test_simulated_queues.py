@@ -473,7 +473,7 @@ def test_a_queue_of_another_api_can_be_tried_while_it_counts():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        pytest.param("queue/kai/limit=3", "'limit' is none of parentQueue, priority", id="a field of ours"),
+        pytest.param("queue/kai/limit=3", "'limit' is not one of parentQueue, priority", id="a field of ours"),
         pytest.param("queue/kai/resources/cpu/limit=much", "Queue kai: spec.resources.cpu", id="no number"),
         pytest.param("queue/kai/parentQueue=kai", "Queue kai: spec.parentQueue: queue 'kai' is below", id="a cycle"),
         pytest.param("queue/root/priority=3", "there is no valid queue 'root'", id="a queue without an object"),

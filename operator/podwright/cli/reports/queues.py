@@ -85,7 +85,7 @@ def usage_table(rows: Sequence[QueueRow], resource: str) -> RenderableType:
 
 
 def _lending(amounts: QueueAmounts) -> str:
-    """Says to whom a queue lends how much; empty if to nobody."""
+    """Names the queues that borrow from this one, with the amounts; empty if none does."""
     resource, lent = amounts.resource, [] if amounts.borrowed else [*amounts.lending.items()]
     texts = [
         f"{_readable(resource, amount)} {'' if index else f'{resource} '}to {name}"

@@ -1,7 +1,7 @@
 """KeptRooms: how many members of one kind nodes and domains take, kept between plans and updated where rows changed.
 
 A plan changes a few rows, and so does a pod that ends. What such a room says of nodes themselves holds until one of
-them changes. Invariant: equal to what `CapacityBounds` computes anew.
+them changes. Invariant: a kept room equals a newly computed one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from podwright.core.state.columns.change_log import ChangeLog
 from podwright.core.state.topologies import DomainLevel
 
 LEAST_NODES: Final = 2_048
-"""With fewer, computing everything anew takes no longer."""
+"""With fewer nodes, computing all of them takes no longer than looking at the changes."""
 MOST_ROOMS: Final = 64
 MAX_BYTES: Final = 32 << 20
 MOST_LEVELS: Final = 8

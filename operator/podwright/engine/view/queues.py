@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from podwright.core.objects.dataclass import dataclass
-from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.resources import CPU, PODS
 from podwright.core.queues.queues import Queues
 from podwright.core.queues.shares import UNBOUNDED
@@ -62,8 +61,7 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
         return QueueTreeView((), (), 0)
     queues.shared_out()
     resources = yield from _resources(queues)
-    out_of_tree = {name: _text(problem) for name, problem in queues.problems.items() if queues.get(name) is None}
-    left_out = {**out_of_tree, **queues.refused}
+    left_out = [name for name in queues.structure.problems() if queues.get(name) is None] + [*queues.refused]
     lines, families = dict[str, QueueLine](), defaultdict[str, list[QueueLine]](list)
     for name, depth in islice(_in_order(queues), MOST_QUEUES):
         if (line := _line(queues, name, depth, resources)) is not None and (rules := queues.get(name)) is not None:
@@ -74,7 +72,9 @@ def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
         lines.update((line.name, line) for line in _with_lending(queues, family, resources))
         yield
     wrong = [
-        QueueLine(name, 0, "", left_out[name][:LONGEST], 0, ()) for name in sorted(left_out)[: MOST_QUEUES - len(lines)]
+        QueueLine(name, 0, "", text[:LONGEST], 0, ())
+        for name in sorted(left_out)[: MOST_QUEUES - len(lines)]
+        if (text := queues.refused.get(name) or _problem(queues, name))
     ]
     return QueueTreeView(tuple(resources), (*lines.values(), *wrong), len(queues.names()) + len(left_out))
 
@@ -108,7 +108,7 @@ def _first(names: Sequence[str]) -> Sequence[str]:
 
 
 def _line(queues: Queues, name: str, depth: int, resources: Sequence[str]) -> QueueLine | None:
-    rules, problem = queues.get(name), queues.problem(name)
+    rules = queues.get(name)
     if rules is None:
         return None
     held, share = held_by(queues, name), queues.last_share(name)
@@ -119,8 +119,7 @@ def _line(queues: Queues, name: str, depth: int, resources: Sequence[str]) -> Qu
         has = held.get(resource, 0)
         guarantee = has if quota.guarantee == UNBOUNDED else quota.guarantee
         amounts.append((has, share.get(resource, 0), guarantee, limit, ()))
-    text = "" if problem is None else _text(problem)
-    return QueueLine(name, depth, rules.state, text, waiting_below(queues, name), tuple(amounts))
+    return QueueLine(name, depth, rules.state, _problem(queues, name), waiting_below(queues, name), tuple(amounts))
 
 
 def _with_lending(queues: Queues, family: Sequence[QueueLine], resources: Sequence[str]) -> Iterator[QueueLine]:
@@ -140,5 +139,6 @@ def _with_lending(queues: Queues, family: Sequence[QueueLine], resources: Sequen
         yield line._replace(amounts=tuple((*each[:4], tuple(lent[line.name].items())) for each, lent in pairs))
 
 
-def _text(problem: InvalidObjectError) -> str:
-    return f"{problem.where}: {problem.problem}"[:LONGEST]
+def _problem(queues: Queues, name: str) -> str:
+    problem = queues.problem(name)
+    return "" if problem is None else f"{problem.where}: {problem.problem}"[:LONGEST]

@@ -80,7 +80,7 @@ def _with_other_field(fields: Sequence[str], raw: Raw, path: str, value: str, te
     known = next((each for each in fields if path == each or (each.endswith("/") and path.startswith(each))), "")
     if not known:
         shown = [f"{each}RESOURCE" if each.endswith("/") else each for each in fields]
-        raise HypothesisError(f"set: {text!r}: {path!r} is none of {', '.join(shown)}{did_you_mean(path, shown)}")
+        raise HypothesisError(f"set: {text!r}: {path!r} is not one of {', '.join(shown)}{did_you_mean(path, shown)}")
     steps = [*known.split("/")[:-1], path[len(known) :]] if known.endswith("/") else known.split("/")
     found: Any = value
     with suppress(ValueError):
