@@ -475,27 +475,28 @@ async def test_sent_nodes_are_in_place_for_one_decision_only(monkeypatch, long):
 async def test_large_requests_leave_nothing_in_memory_before_a_collection(rig):
     body = orjson.dumps(sent(*(make_node(name, annotations={"filler": "x" * SMALL}) for name in ("a", "b"))))
     head = f"POST /filter HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    async with rig.serving() as caller:
-        reader, writer = await connect(caller)
 
-        async def ask():
-            writer.write(head.encode() + body)
-            answered = await reader.readuntil(b"\r\n\r\n")
-            length = int(answered.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
-            assert length > 2 * SMALL
-            while length > 0:
-                length -= len(await reader.read(length))
+    async def ask(reader, writer):
+        writer.write(head.encode() + body)
+        answered = await reader.readuntil(b"\r\n\r\n")
+        length = int(answered.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
+        assert length > 2 * SMALL
+        while length > 0:
+            length -= len(await reader.read(length))
 
-        gc.collect()
-        gc.disable()
-        try:
-            await ask()
+    gc.collect()  # takes seconds after thousands of tests, which a connection without a request would not outlast
+    gc.disable()
+    try:
+        async with rig.serving() as caller:
+            reader, writer = await connect(caller)
+            await ask(reader, writer)
             tracemalloc.start()
             for _ in range(4):
-                await ask()
+                await ask(reader, writer)
             kept, _ = tracemalloc.get_traced_memory()
-        finally:
             tracemalloc.stop()
-            gc.enable()
-        await hang_up(writer)
+            await hang_up(writer)
+    finally:
+        tracemalloc.stop()
+        gc.enable()
     assert kept < 2 * SMALL
