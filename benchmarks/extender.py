@@ -99,6 +99,7 @@ def running(nodes: int, placed: int, *, one_core: bool = True) -> Iterator[tuple
             "PODWRIGHT_KUBECONFIG": str(cluster.service_account_kubeconfig("podwright-system", "podwright")),
             "PODWRIGHT_ALLOWED_SCHEDULER_NAMES": "default-scheduler",
             "PYTHONMALLOC": "malloc",
+            "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
         }
         process = cluster.start_process("extender", command, settings)
         extender = Extender(process, f"http://127.0.0.1:{port}")

@@ -285,7 +285,7 @@ def measure(nodes: int, pods: int, folder: Path, *, standby: bool) -> dict[str, 
 
     found: dict[str, float] = {}
     stub = [sys.executable, "-m", __spec__.name, "--serve", str(port), "--nodes", str(nodes), "--pods", str(pods)]
-    malloc = {"PYTHONMALLOC": "malloc"}
+    malloc = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
     with process(stub):
         until(lambda: answers(f"{url}/readyz"))
         bound = create_pod(url, "first")
