@@ -14,7 +14,7 @@ from benchmarks.measurement import Settings
 from benchmarks.report import PEERS, queues
 from benchmarks.results import OURS, THEIRS, Journal, machine, summarize
 from benchmarks.run_plan import Plan, Run, execute, prepare_all, resized
-from benchmarks.schedulers import KUBE_SCHEDULER, NULL, Series, podwright, with_rules, with_standby
+from benchmarks.schedulers import KUBE_SCHEDULER, NULL, NULL_WITHOUT_EVENTS, Series, podwright, with_rules, with_standby
 from benchmarks.summary_table import summary_table
 from benchmarks.targets import of_queues
 from benchmarks.workloads import SETS, Workload, choose, load
@@ -24,6 +24,7 @@ _SERIES = (OURS, THEIRS, "null")
 _INTAKES = ("podwright_kopf", "podwright_watch")
 _STANDBY = "podwright_standby"
 _RULES = "podwright_rules"
+_WITHOUT_EVENTS = "podwright_without_events"
 _RESULTS = Path(__file__).parent / "results"
 
 
@@ -52,7 +53,7 @@ _RESULTS = Path(__file__).parent / "results"
     default=_SERIES,
     show_default=True,
     metavar="NAME[:TIMES]",
-    help=f"A scheduler to run, and at most how many rounds it takes part in: {', '.join((*_SERIES, *_INTAKES, _STANDBY, _RULES))}. Repeatable.",
+    help=f"A scheduler to run, and at most how many rounds it takes part in: {', '.join((*_SERIES, *_INTAKES, _STANDBY, _RULES, _WITHOUT_EVENTS, NULL_WITHOUT_EVENTS.name))}. Repeatable.",
 )
 @click.option("--mode", type=click.Choice(["backlog", "live", "both"]), default="backlog", show_default=True)
 @click.option(
@@ -131,6 +132,8 @@ def _series(text: str, pairs: int, arguments: Sequence[str]) -> tuple[Series, in
         OURS: ours,
         THEIRS: KUBE_SCHEDULER,
         "null": NULL,
+        _WITHOUT_EVENTS: podwright(("--scheduled-events-per-second=0", *arguments), _WITHOUT_EVENTS),
+        NULL_WITHOUT_EVENTS.name: NULL_WITHOUT_EVENTS,
         _STANDBY: with_standby(ours, _STANDBY),
         _RULES: with_rules(ours, _RULES),
     }

@@ -2,7 +2,7 @@
 
 It writes the claims, the Binding and the `Scheduled` event of each pod, as every scheduler must. Its rate is the limit
 of the machine, the API server and etcd. Run it as a process: `python -m benchmarks.null_scheduler KUBECONFIG
-SCHEDULER_NAME`.
+SCHEDULER_NAME [--without-events]`.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from benchmarks.null_claims import NullClaims
 WORKERS = 32
 
 
-async def schedule(kubeconfig: Path, scheduler_name: str) -> None:
+async def schedule(kubeconfig: Path, scheduler_name: str, *, events: bool) -> None:
     """Bind all present and future pods of `scheduler_name` until cancelled."""
     async with connect(kubeconfig) as api:
         nodes = [item["metadata"]["name"] for item in (await api.get("/api/v1/nodes"))["items"]]
@@ -31,7 +31,7 @@ async def schedule(kubeconfig: Path, scheduler_name: str) -> None:
         claims = await NullClaims.read(api)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(WORKERS):
-                tasks.create_task(_bind_next(api, claims, pending, targets, scheduler_name))
+                tasks.create_task(_bind_next(api, claims, pending, targets, scheduler_name if events else None))
             version = listed["metadata"]["resourceVersion"]
             async for event in api.watch(f"/api/v1/pods?{selector}", version):
                 if event["type"] == "ADDED":
@@ -44,19 +44,17 @@ def _enqueue(pod: Json, pending: "asyncio.Queue[Json]") -> None:
 
 
 async def _bind_next(
-    api: Api, claims: NullClaims, pending: "asyncio.Queue[Json]", targets: "itertools.cycle[str]", name: str
+    api: Api, claims: NullClaims, pending: "asyncio.Queue[Json]", targets: "itertools.cycle[str]", name: str | None
 ) -> None:
+    """Binds pods until cancelled. `name`: who writes the events, None for no events."""
     while True:
         whole = await pending.get()
         node, pod = next(targets), whole["metadata"]
         await claims.write(whole, node)
-        if (
-            await api.post(f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}/binding", _binding(pod, node))
-            == 201
-        ):
-            await api.post(
-                f"/apis/events.k8s.io/v1/namespaces/{pod['namespace']}/events", _scheduled_event(pod, node, name)
-            )
+        path = f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}/binding"
+        if await api.post(path, _binding(pod, node)) == 201 and name is not None:
+            events = f"/apis/events.k8s.io/v1/namespaces/{pod['namespace']}/events"
+            await api.post(events, _scheduled_event(pod, node, name))
 
 
 def _binding(pod: Json, node: str) -> Json:
@@ -91,4 +89,4 @@ def _scheduled_event(pod: Json, node: str, name: str) -> Json:
 
 
 if __name__ == "__main__":
-    asyncio.run(schedule(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(schedule(Path(sys.argv[1]), sys.argv[2], events="--without-events" not in sys.argv))

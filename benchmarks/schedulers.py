@@ -82,10 +82,14 @@ def _start_kube_scheduler(cluster: ControlPlane, _installed: Installed) -> Proce
     return cluster.start_scheduler({"profiles": [{"schedulerName": SCHEDULER_NAME}]}, wait=False)
 
 
-def _start_null(cluster: ControlPlane, _installed: Installed) -> Process:
+def _start_null(cluster: ControlPlane, _installed: Installed, *arguments: str) -> Process:
     kubeconfig = cluster.service_account_kubeconfig("benchmark", "null")
-    command: list[str | Path] = [sys.executable, "-m", "benchmarks.null_scheduler", kubeconfig, SCHEDULER_NAME]
+    command = [sys.executable, "-m", "benchmarks.null_scheduler", kubeconfig, SCHEDULER_NAME, *arguments]
     return cluster.start_process("null-scheduler", command, {"PYTHONPATH": str(CHECKOUT)})
+
+
+def _start_null_without_events(cluster: ControlPlane, installed: Installed) -> Process:
+    return _start_null(cluster, installed, "--without-events")
 
 
 def podwright(
@@ -179,3 +183,4 @@ def is_ready(port: int) -> bool:
 
 KUBE_SCHEDULER = Series("kube_scheduler", _start_kube_scheduler)
 NULL = Series("null", _start_null)
+NULL_WITHOUT_EVENTS = Series("null_without_events", _start_null_without_events)
