@@ -114,14 +114,23 @@ def short(entries: list[Json], core: list[Json]) -> str:
 
 def queues(entries: list[Json]) -> str:
     """Returns the table of the targets of queues, beside the figures that peers publish."""
-    heads = ("queues of teams", "Podwright", "target", "reached", "peer", "others used of the machine")
+    heads = (
+        "queues of teams",
+        "Podwright",
+        "target",
+        "reached",
+        "peer",
+        "events missing",
+        "others used of the machine",
+    )
     rows = []
     for promise in of_queues(entries):
         found = promise.verdict
         form = "{:.2f}" if found.found < 10 else "{:,.1f}" if found.found < 100 else "{:,.0f}"
         at = f"{'at least' if found.at_least else 'at most'} {found.bound:,g}"
         target = (at, _said(found)) if found.bound else ("", "")
-        rows.append((promise.what, form.format(found.found), *target, promise.peer, f"{promise.others:.0%}"))
+        rest = promise.peer, f"{promise.missing:,.0f}", f"{promise.others:.0%}"
+        rows.append((promise.what, form.format(found.found), *target, *rest))
     return _table(heads, rows)
 
 

@@ -106,13 +106,15 @@ def of_scale(entries: list[Json], core: list[Json]) -> dict[str, Verdict]:
 @dataclass(frozen=True, slots=True)
 class Promise:
     """A target of queues. `what`: the shape, and the measured quantity. `peer`: a peer's published figure. `others`:
-    the share of the machine that other processes used meanwhile. A `bound` of 0 means no target.
+    the share of the machine that other processes used meanwhile; `missing`: how many measured pods had no event
+    Scheduled at the end, less those of other pods. A `bound` of 0 means no target.
     """
 
     what: str
     verdict: Verdict
     peer: str
     others: float = 0.0
+    missing: float = 0.0
 
 
 _QUEUES = {
@@ -170,11 +172,14 @@ def of_queues(entries: list[Json]) -> list[Promise]:
         rate = queues["pods_per_s"] / without["pods_per_s"]
         what = "1,000 queues in 3 levels, rate of SchedulingBasic divided by that without queues"
         others = max(without["others_cpu_share"], queues["others_cpu_share"])
-        found.append(Promise(what, Verdict("pods_per_s", _SHARE_OF_QUEUELESS, rate, at_least=True), "", others))
+        missing = max(without["events_missing"], queues["events_missing"])
+        share = Verdict("pods_per_s", _SHARE_OF_QUEUELESS, rate, at_least=True)
+        found.append(Promise(what, share, "", others, missing))
     for key, (what, figure, bound, peer) in _QUEUES.items():
         if key in by_workload:
-            verdict = Verdict(figure, bound, by_workload[key][figure], at_least=figure == "pods_per_s")
-            found.append(Promise(what, verdict, peer, by_workload[key]["others_cpu_share"]))
+            figures = by_workload[key]
+            verdict = Verdict(figure, bound, figures[figure], at_least=figure == "pods_per_s")
+            found.append(Promise(what, verdict, peer, figures["others_cpu_share"], figures["events_missing"]))
     return found
 
 

@@ -12,7 +12,7 @@ CHECKOUT = Path(__file__).parents[3]
 MACHINE = {"cpus": 2, "cpu": "x", "memory_gb": 4, "kubernetes": "1", "etcd": "3", "python": "3.13", "commit": "abc"}
 FIGURES = {
     "pods": 100, "pods_per_s": 100.0, "pods_per_s_with_events": 90.0, "cpu_ms_per_pod": 1.0, "peak_mb": 100.0,
-    "p50_ms": 5.0, "p99_ms": 20.0, "start_s": 1.0, "others_cpu_share": 0.1,
+    "p50_ms": 5.0, "p99_ms": 20.0, "start_s": 1.0, "others_cpu_share": 0.1, "events_missing": 3.0,
 }  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def test_promises_of_queues_are_judged_beside_the_figures_of_peers(made, is_reac
     assert promise.verdict.reached is is_reached
     text = short(made, [])
     (row,) = [line for line in text.splitlines() if line.startswith(f"| {promise.what} |")]
-    assert row.endswith(f"| {'yes' if is_reached else '**no**'} | {promise.peer} | 10% |")
+    assert row.endswith(f"| {'yes' if is_reached else '**no**'} | {promise.peer} | 3 | 10% |")
     assert "from larger machines" in text
 
 
