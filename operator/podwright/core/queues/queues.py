@@ -51,6 +51,7 @@ class Queues(Accounts):
             self.refused[name] = problem
         else:
             del self.refused[name]
+        self.structure.refused_changed(name)
         self._changed()
 
     def remember(self, spec: QueueRules) -> None:

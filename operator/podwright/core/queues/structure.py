@@ -27,6 +27,10 @@ class PodCounts(Protocol):
     def count_pods_of(self, tree: QueueTree, names: Collection[str]) -> None:
         """Adds what the pods of these queues hold and ask for to a tree in which they are new."""
 
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """See `Accounts.refused`."""
+
     def may_use(self, queue: str, namespaces: LabelSelector) -> None:
         """Sets the namespaces that may use the queue."""
 
@@ -100,6 +104,11 @@ class Structure:
     def remembered(self, name: str) -> QueueRules | None:
         return self._remembered.get(name)
 
+    def refused_changed(self, name: str) -> None:
+        """The queues below this name say that it is invalid, or no longer say so."""
+        if self._below[name]:
+            self.current = None
+
     def forget(self, name: str) -> None:
         """Undoes `remember`."""
         self._remembered.pop(name, None)
@@ -152,7 +161,7 @@ class Structure:
     def _built(self) -> QueueTree:
         last = {**self._remembered, **self.valid, **self._noted}
         self._noted.clear()
-        self.valid, self.invalid = valid_specs(self.declared, last)
+        self.valid, self.invalid = valid_specs(self.declared, last, self._pods.refused)
         tree = self.current = QueueTree(self.valid.values(), {})
         self.paths += 1
         shut = [name for name, rules in self.valid.items() if rules.state != "Open"]

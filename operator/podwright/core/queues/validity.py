@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final, TypeVar
 
 from podwright.core.objects.errors import InvalidObjectError
@@ -18,19 +18,21 @@ MAX_DEPTH: Final = 100
 S = TypeVar("S", bound=QueueSpec)
 
 
-def valid_specs(declared: Mapping[str, S], last: Mapping[str, S]) -> tuple[dict[str, S], dict[str, InvalidObjectError]]:
+def valid_specs(
+    declared: Mapping[str, S], last: Mapping[str, S], refused: Container[str] = ()
+) -> tuple[dict[str, S], dict[str, InvalidObjectError]]:
     """The specs of the tree by name, and by name what is wrong with a declared queue that is not in the tree as
     declared.
 
     A queue that is not below the top (its parent is missing, or below the queue itself), or too deep, stays as it was
     in `last`, the specs of the tree before. If it was not there, or that does not help, it is left out. A queue that
-    was deleted stays as long as queues of the tree are below it.
+    was deleted stays as long as queues of the tree are below it. `refused`: the queues that were never valid.
     """
     problems: dict[str, InvalidObjectError] = {}
     wanted = dict(declared)
     reached = _below_top(wanted)
     for name in wanted.keys() - reached:
-        problems[name] = _problem(declared, name)
+        problems[name] = _problem(declared, refused, name)
         if name in last:
             wanted[name] = last[name]
         else:
@@ -53,21 +55,22 @@ def _below_top(specs: Mapping[str, QueueSpec]) -> set[str]:
     return reached
 
 
-def _problem(specs: Mapping[str, QueueSpec], name: str) -> InvalidObjectError:
+def _problem(specs: Mapping[str, QueueSpec], refused: Container[str], name: str) -> InvalidObjectError:
     parent = specs[name].parent
     above = parent
     seen: set[str] = set()
     while above in specs and above not in seen and len(seen) < MAX_DEPTH:
         seen.add(above)
         above = specs[above].parent
+    lacks = "is not valid" if above in refused else "does not exist"
     if parent not in specs:
-        text = f"queue {parent!r} does not exist"
+        text = f"queue {parent!r} {lacks}"
     elif name in seen:
         text = f"queue {parent!r} is below this queue"
     elif above in seen:
         text = f"queue {parent!r} is below a cycle of parents"
     elif above and above not in specs:
-        text = f"queue {above!r}, above queue {parent!r}, does not exist"
+        text = f"queue {above!r}, above queue {parent!r}, {lacks}"
     else:
         text = f"there are more than {MAX_DEPTH} levels of queues"
     return InvalidObjectError("spec.parent", text, kind="SchedulingQueue", name=name)

@@ -98,11 +98,14 @@ class QueueDoor(CheckedDoor):
             generation=seen.generation,
             spec=seen.spec,
             problem=problem,
-            orphan=at_parent and self._queues.declared[name].parent not in self._queues.declared,
+            orphan=at_parent and self._is_missing(self._queues.declared[name].parent),
             previous=seen.status,
             now=now,
         )
         return self._kind.status_of(report)
+
+    def _is_missing(self, name: str) -> bool:
+        return name not in self._queues.declared and name not in self._queues.refused
 
     def problem_of(self, name: str, seen: SeenObject, _status: Mapping[str, Any]) -> str:
         return self._problem(name, seen)[0] if self._names.counts(self._kind) else ""

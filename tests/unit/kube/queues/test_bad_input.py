@@ -9,9 +9,12 @@ import pytest
 from podwright.api.kai_queue import KAI_LABEL
 from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.core.queues.validity import MAX_DEPTH
+from podwright.engine.process.steps import at_once
+from podwright.engine.view.queues import queue_tree
 from podwright.kube.queues.kinds import KAI_QUEUES, SCHEDULING_QUEUES
 from podwright.kube.write import object_status as module
 from podwright.kube.write.write_limit import WriteLimit
+from podwright.simulator.queue_rows import rows_of
 from support.costs.operation_counts import own_calls
 from support.queues.incoming import Queues, queues
 from support.waiting import until
@@ -90,6 +93,26 @@ async def test_a_parent_that_is_missing_or_deleted():
             None,
             "queue below does not exist (named by metadata.labels[podwright.dev/queue])",
         )
+        await is_unharmed(it)
+
+
+async def test_a_parent_that_was_never_valid():
+    problem = "spec.parent: queue 'top' is not valid"
+    async with queues() as it:
+        steady(it)
+        it.put("below", parent="top")
+        await refused(it, "below", "spec.parent: queue 'top' does not exist")
+        it.put("top", priority="high")
+        it.put("lowest", parent="below")
+        await refused(it, "below", problem)
+        await refused(it, "lowest", "spec.parent: queue 'top', above queue 'below', is not valid")
+        it.rig.pod("p", labels={QUEUE_LABEL: "below"})
+        assert problem in bound(it, "p")
+        page = {line.name: line.problem for line in at_once(queue_tree(it.core)).lines}
+        printed = {row.name: row.problem for row in rows_of(it.core)}
+        assert (problem in page["below"], printed["below"]) == (True, problem)
+        it.put("top", 2)
+        await until(lambda: it.condition("below")["status"] == "True")
         await is_unharmed(it)
 
 

@@ -224,8 +224,11 @@ async def test_a_queue_of_kai_without_its_parent_is_an_orphan():
         assert (orphan["status"], orphan["message"]) == ("True", message)
         kai_pod(it, "p", "a")
         assert bound(it, "p") == f"queue a is invalid: {message}"
-        it.put_other(KAI_QUEUES, "nowhere", resources=gpus(quota=1))
+        it.put_other(KAI_QUEUES, "nowhere", resources=[])
         await until(lambda: it.condition("a", "Orphan", KAI_QUEUES)["status"] == "False")
+        assert "'nowhere' is not valid" in it.condition("a", "Accepted", KAI_QUEUES)["message"]
+        it.put_other(KAI_QUEUES, "nowhere", resources=gpus(quota=1))
+        await until(lambda: it.condition("a", "Accepted", KAI_QUEUES)["status"] == "True")
         await until(lambda: latest(it, KAI_QUEUES, "nowhere"))
         accepted = it.condition("nowhere", "Accepted", KAI_QUEUES)
         assert accepted["status"] == "True", "KAI lets the children of a queue have larger quotas"
