@@ -357,6 +357,27 @@ QUEUE_SITUATIONS = (
         ("open queues a and ml",),
     ),
     Situation(
+        "a queue on hold that is at its limit",
+        cluster(NODES, [runs("a1", "a", "4")], [limit("a", "4", state="Hold")]),
+        waits("a"),
+        "QueueNotOpen",
+        "queue a is in state Hold",
+        ("open queue a and raise the limit of queue a by 1 nvidia.com/gpu, from 4 to 5",),
+    ),
+    Situation(
+        "a namespace that may not use the queue, which is at its limit",
+        cluster(
+            NODES,
+            [runs("a1", "a", "4")],
+            [limit("a", "4", namespaceSelector={"matchLabels": {"team": "x"}})],
+            namespaces=[make_namespace("default", {"team": "y"})],
+        ),
+        waits("a"),
+        "QueueNotAllowed",
+        "namespace default may not use queue a",
+        ("label namespace default with team=x and raise the limit of queue a by 1 nvidia.com/gpu, from 4 to 5",),
+    ),
+    Situation(
         "a namespace that may not use the queue",
         cluster(
             NODES,

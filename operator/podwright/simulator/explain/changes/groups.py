@@ -140,7 +140,7 @@ class GroupChanges:
         limited = bounds and bounds[0].kind == "limit"
         yield from islice(self._above_others(priorities_above(cluster, self._pod) if limited else ()), 1)
         kinds: set[str] = set()
-        for lift in lifts(cluster, waiting[0], bounds, raised):
+        for lift in lifts(cluster, waiting, needed, bounds, raised):
             kind = lift.text.partition(" ")[0]
             if kind not in kinds and (change := self._lifted(lift)) is not None:
                 kinds.add(kind)

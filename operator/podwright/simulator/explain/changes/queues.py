@@ -168,16 +168,31 @@ def priorities_above(cluster: LoadedCluster, pod: PodInfo) -> Sequence[int]:
 
 
 def lifts(
-    cluster: LoadedCluster, pod: PodInfo, bounds: Sequence[Bound], raised: ClusterChange | None
+    cluster: LoadedCluster, pods: Sequence[PodInfo], needed: int, bounds: Sequence[Bound], raised: ClusterChange | None
 ) -> Iterator[ClusterChange]:
-    """Changes that would lift the bounds of the pod, which `held_back` found; empty: another bound holds it back."""
+    """Changes that would lift the bounds of the pods, which `held_back` found; empty: another bound holds them back."""
     if raised is not None:
         yield raised
     if bounds:
-        yield from _ended(cluster, bounds[0], pod)
+        yield from _ended(cluster, bounds[0], pods[0])
     else:
-        yield from _opened(cluster, pod)
-        yield from _admitted(cluster, pod)
+        for lift in (*_opened(cluster, pods[0]), *_admitted(cluster, pods[0])):
+            yield _with_amounts(cluster, lift, pods, needed)
+
+
+def _with_amounts(cluster: LoadedCluster, lift: ClusterChange, pods: Sequence[PodInfo], needed: int) -> ClusterChange:
+    """The change, and that of the amounts that forbid the pods then."""
+    with Trial(cluster) as trial:
+        lift.apply(trial)
+        _, raised = held_back(cluster, pods, needed)
+    if raised is None:
+        return lift
+
+    def both(trial: Trial) -> None:
+        lift.apply(trial)
+        raised.apply(trial)
+
+    return ClusterChange(f"{lift.text} and {raised.text}", (*lift.edits, *raised.edits), both)
 
 
 def _of_queues(cluster: LoadedCluster, text: str, raws: Mapping[str, Mapping[str, Any]]) -> ClusterChange:

@@ -166,7 +166,7 @@ class ChangeSearch:
         limited = bounds and bounds[0].kind == "limit"
         yield from islice(self._above_others(priorities_above(cluster, pod)) if limited else (), 1)
         kinds: set[str] = set()
-        for lift in lifts(cluster, pod, bounds, raised):
+        for lift in lifts(cluster, [pod], 1, bounds, raised):
             kind = lift.text.partition(" ")[0]
             if kind not in kinds and not self._spent and (change := self._lifted(lift)) is not None:
                 kinds.add(kind)
