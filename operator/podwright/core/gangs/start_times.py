@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.run_times import run_times_of
@@ -38,15 +39,20 @@ def earliest_start(
     planner: GangPlanner, members: Sequence[PodInfo], running: Iterable[PodInfo], now: float
 ) -> EarliestStart | None:
     """None if the members would not fit even without all of the `running` pods, which may end. Leaves the cache as it
-    was. Makes a plan for each halving of their number.
+    was. Makes one plan where they fit as soon as counting says that they may, and else one for each halving of the
+    number of running pods.
     """
     ending = by_end(planner.cache, running, now)
+    bounds = CapacityBounds(planner.framework, planner.cache, members, crowded=True)
+
+    def may_fit() -> bool:
+        return why_infeasible(planner.group, planner.cache, bounds) is None
 
     def plan() -> GangPlacement | None:
         found = planner.plan(members)
         return found if isinstance(found, GangPlacement) else None
 
-    found = fewest_ended(planner.cache, ending, plan)
+    found = fewest_ended(planner.cache, ending, plan, may_fit)
     if found is None:
         return None
     ended, placed = found
@@ -68,34 +74,49 @@ def by_end(cache: Cache, running: Iterable[PodInfo], now: float) -> Sequence[Pod
 
 
 def fewest_ended(
-    cache: Cache, ending: Sequence[PodInfo], plan: Callable[[], T | None]
+    cache: Cache, ending: Sequence[PodInfo], plan: Callable[[], T | None], may_fit: Callable[[], bool] | None = None
 ) -> tuple[Sequence[PodInfo], T] | None:
     """Returns the fewest of these pods, from the first on, after whose end there is a plan, and the plan; None if even
-    the end of all is not enough. Leaves the cache as it was. Plans once for each step of a binary search.
+    the end of all is not enough. Leaves the cache as it was. `may_fit`: false where no plan can be found; costs less.
     """
-    plans: dict[int, T] = {}
+    plans: list[T] = []
 
-    def fits(count: int) -> bool:
-        with CacheTransaction(cache) as transaction:
-            transaction.remove(ending[:count])
-            found = plan()
-        if found is not None:
-            plans[count] = found
+    def fits() -> bool:
+        found = plan()
+        plans.extend(() if found is None else (found,))
         return found is not None
 
-    if not fits(len(ending)):
+    count = 0 if may_fit is None else _fewest(cache, ending, may_fit, 0)
+    if count is None:
         return None
-    count = _first(len(ending), fits)
-    return ending[:count], plans[count]
+    with CacheTransaction(cache) as transaction:
+        transaction.remove(ending[:count])
+        fitted = fits()
+    if not fitted and (count := _fewest(cache, ending, fits, count + 1)) is None:
+        return None
+    return ending[:count], plans[-1]
 
 
-def _first(high: int, fits: Callable[[int], bool]) -> int:
-    """The least number from 0 on that fits, if `high` does and each number after one that fits does."""
-    low = 0
-    while low < high:
-        middle = (low + high) // 2
-        if fits(middle):
-            high = middle
-        else:
-            low = middle + 1
+def _fewest(cache: Cache, ending: Sequence[PodInfo], fits: Callable[[], bool], low: int) -> int | None:
+    """The least number of these pods, from `low` on, without which it fits. None if it does not even without all. Each
+    larger number must fit, too. The last call that returned true was that of the number.
+    """
+    high = len(ending)
+    with CacheTransaction(cache) as transaction:
+        transaction.remove(ending[:low])
+        before = transaction.checkpoint()
+        transaction.remove(ending[low:])
+        if low > high or not fits():
+            return None
+        transaction.rollback(before)
+        while low < high:
+            middle = (low + high) // 2
+            before = transaction.checkpoint()
+            transaction.remove(ending[low:middle])
+            if fits():
+                transaction.rollback(before)
+                high = middle
+            else:
+                transaction.remove(ending[middle : middle + 1])
+                low = middle + 1
     return low

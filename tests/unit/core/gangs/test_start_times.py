@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from math import inf
+from unittest import mock
 
 import pytest
 
@@ -13,6 +14,8 @@ from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.gangs.start_times import earliest_start
 from podwright.core.state.transaction import CacheTransaction
+from support.gangs.kit import ZONE
+from support.objects.builders import in_group
 from support.queues.reclaims import GPU, NOW, QueuedCluster, queue
 
 
@@ -29,8 +32,11 @@ class Cluster(QueuedCluster):
         self.cache.set_pod(pod)
         return pod
 
-    def planner(self, name, members, gpus):
-        self.gang(name, "q", members, gpus)
+    def planner(self, name, members, gpus, affinity=None, **options):
+        self.group(name, members)
+        spec = {**in_group(name), **({"affinity": affinity} if affinity else {})}
+        for index in range(members):
+            self.cache.groups.add_waiting(self.waits(f"{name}-{index}", "q", gpus, spec=spec, **options))
         group = next(group for group in self.cache.groups.all() if group.name == name)
         planner = GangPlanner(framework=self.framework, cache=self.cache, group=group, below=lambda _n: 0)
         return planner, self.cache.groups.members(group.key).unplaced()
@@ -80,6 +86,28 @@ def test_a_gang_that_never_fits_has_no_start():
     cluster = Cluster([4, 4])
     cluster.until("p", "n0", 2, 60)
     assert cluster.start(*cluster.planner("gang", 3, 4)) is None
+
+
+def test_one_plan_is_enough_where_counting_says_when_there_is_room():
+    cluster = Cluster([4] * 20)
+    for index in range(20):
+        cluster.until(f"p{index}", f"n{index}", 4, 60 * (index + 1))
+    planner, members = cluster.planner("gang", 7, 4)
+    with mock.patch.object(GangPlanner, "plan", autospec=True, side_effect=GangPlanner.plan) as plan:
+        assert cluster.start(planner, members).at == NOW + 420
+    assert plan.call_count == 1
+
+
+def test_room_that_members_cannot_use_together_does_not_count():
+    """They are to be in different zones, which counting does not see."""
+    cluster = Cluster([4] * 3)
+    for index, seconds in enumerate((300, 100, 200)):
+        cluster.until(f"p{index}", f"n{index}", 4, seconds)
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "apart"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    found = cluster.start(*cluster.planner("gang", 2, 2, labels={"app": "apart"}, affinity=apart))
+    assert (found.at, {*found.nodes.values()}, len(found.ended)) == (NOW + 200, {"n1", "n2"}, 2)
+    assert cluster.start(*cluster.planner("large", 3, 2, labels={"app": "apart"}, affinity=apart)) is None
 
 
 @pytest.mark.parametrize("seed", range(8))
