@@ -65,13 +65,18 @@ class CapacityBounds:
     """See the module. Reads the cache at each call. Pods may come and go between calls, but nodes must not change.
 
     With `emptied`, a bound holds for nodes without any pods on them. `crowded`: the room that others are nominated to
-    is left to them, if none of the pods is nominated. Then no nomination may change either.
+    is left to them, if none of the pods is nominated. Then no nomination may change either. `held`: the same, but only
+    of room that reservations hold.
     """
 
-    def __init__(self, framework: Framework, cache: Cache, pods: Sequence[PodInfo], *, crowded: bool = False) -> None:
+    def __init__(
+        self, framework: Framework, cache: Cache, pods: Sequence[PodInfo], *, crowded: bool = False, held: bool = False
+    ) -> None:
         self._cache = cache
         nominator = cache.nominator
-        self._crowded = crowded and len(nominator) > 0 and not any(nominator.node_of(pod.uid) for pod in pods)
+        counts = (crowded or held) and len(nominator) > 0
+        self._crowded = counts and not any(nominator.node_of(pod.uid) for pod in pods)
+        self._only_slots = held
         self._held: dict[str, Int64s] = {}
         self.pods = pods
         self.members = len(pods)
@@ -89,6 +94,13 @@ class CapacityBounds:
                 template = templates[key] = Template(pod, _occupied(checked, pod), key)
             template.count += 1
         self.templates = tuple(templates.values())
+
+    @property
+    def kind(self) -> Hashable:
+        """Bounds of one kind have the same `per_node`. None for members that differ."""
+        if len(self.templates) != 1:
+            return None
+        return self.members if self._fit is None else 0, self.templates[0].key
 
     def per_node(self, *, emptied: bool = False) -> Int64s:
         """int64[nodes]: how many members each node takes at most."""
@@ -238,7 +250,8 @@ class CapacityBounds:
         held = self._held.get(resource)
         if held is None:
             for template in self.templates:
-                crowd, amounts = self._cache.crowds.of(template.pod), np.zeros(self._cache.table.size, np.int64)
+                crowd = self._cache.crowds.of(template.pod, only_slots=self._only_slots)
+                amounts = np.zeros(self._cache.table.size, np.int64)
                 amounts[crowd.slots] = crowd.pods if resource == PODS else crowd.requested(resource)
                 held = amounts if held is None else np.minimum(held, amounts)
             assert held is not None, "there are pods"

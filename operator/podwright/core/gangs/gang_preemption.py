@@ -34,7 +34,7 @@ from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
 from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.preemption.budgets import KIND, BudgetRules
-from podwright.core.preemption.queue_claims import QueueClaim, claim_of, has_queue
+from podwright.core.preemption.queue_claims import QueueClaim, claim_of, claims_nobody, has_queue
 from podwright.core.preemption.units import Unit, complete, victims_are_going
 from podwright.core.queues.flavors import Place
 from podwright.core.queues.queues import queues_of
@@ -89,7 +89,7 @@ class GroupPreemptor:
 
     def _preempt(self, pods: Sequence[PodInfo]) -> Found:
         cache, group = self.cache, self.group
-        if _never(group, pods):
+        if never_preempts(group, pods):
             return unschedulable(_PREFIX + NEVER)
         if self.now < (until := preempts_from(group, pods)):
             moment = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -335,20 +335,29 @@ def _not_reprieved(
 
 
 def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> bool:
-    """True if the group may preempt, and there are pods of lower priority. `pods`: its waiting members, at least
-    one.
+    """True if the group may preempt, and there are pods that it could have evicted. `pods`: its waiting members, at
+    least one.
     """
-    if not _preempts(framework) or _never(group, pods):
+    if finds_nobody(framework, cache, group, pods):
         return False
-    priority = priority_of(group, pods)
     if not has_queue(cache, pods[0]):
-        return any_lower_priority(priority, cache)
+        return True
+    priority = priority_of(group, pods)
     needed = _needed(cache, group, pods) or pods[:1]
     claims = (
         claim_of(cache, needed, priority, BudgetRules(()), 0.0, place)
         for place, _ in queues_of(cache).places.shared_by(needed)
     )
     return any(claim is not None and not claim.is_vain for claim in claims)
+
+
+def finds_nobody(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> bool:
+    """True if it is clear that there is nobody whom the group could have evicted, however much it requests."""
+    if not _preempts(framework) or never_preempts(group, pods):
+        return True
+    priority = priority_of(group, pods)
+    queued = has_queue(cache, pods[0])
+    return claims_nobody(cache, pods[0], priority) if queued else not any_lower_priority(priority, cache)
 
 
 def waits_for_victims(cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> bool:
@@ -376,7 +385,7 @@ def priority_of(group: PodGroup, pods: Sequence[PodInfo]) -> int:
     return min(pod.priority for pod in pods) if group.priority is None else group.priority
 
 
-def _never(group: PodGroup, pods: Sequence[PodInfo]) -> bool:
+def never_preempts(group: PodGroup, pods: Sequence[PodInfo]) -> bool:
     if group.preemption_policy is not None:
         return group.preemption_policy == "Never"
     return any(pod.preemption_policy == "Never" for pod in pods)

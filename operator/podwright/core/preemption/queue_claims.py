@@ -763,3 +763,27 @@ def claim_of(
     names = {queues.queue_of(pod) for pod in pods}
     queue = queues.shared_out().get(names.pop()) if len(names) == 1 else None
     return None if queue is None else QueueClaim(cache, queue, pods, priority, budgets, now, place)
+
+
+def claims_nobody(cache: Cache, pod: PodInfo, priority: int) -> bool:
+    """True if it is clear without a claim of pods of this queue that there is nobody whom it could have evicted: no
+    pods of lower priority in the queue, none that terminate, and no other queue has more than it keeps.
+    """
+    queues = queues_of(cache)
+    leaf = queues.shared_out().get(queues.queue_of(pod))
+    if leaf is None:
+        return True
+    least = next(queues.least_important(leaf.spec.name), None)
+    if cache.groups.priorities or queues.nodes_of_ending_pods() or (least is not None and least[1].priority < priority):
+        return False
+
+    below = [*queues.tree().top.children]
+    while below:
+        queue = below.pop()
+        if queues.may_be_overdue(queue.spec.name):
+            return False
+        if queue in leaf.path:
+            below += queue.children
+        elif any(held - queue.going.get(name, 0) > queue.entitled(name) for name, held in queue.held.items()):
+            return False
+    return True

@@ -101,7 +101,10 @@ class Bounds:
             return first
         name, tree = self._accounts.queue_of(pods[0]), self._accounts.tree()
         queue = tree.get(name)
-        if queue is None or {*map(self._accounts.queue_of, pods)} != {name}:
+        if queue is None:
+            return None
+        limits = (quota.limit for above in queue.path for quota in above.spec.quotas.values())
+        if all(limit == UNBOUNDED for limit in limits) or {*map(self._accounts.queue_of, pods)} != {name}:
             return None
         counted = self._sure_amounts(tree, pods)
         for resource in sorted({resource for amounts, _ in counted for resource in amounts}):

@@ -14,7 +14,7 @@ import numpy as np
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import Int64s, NodeTable, Slots
-from podwright.core.state.nominator import Nominator, Rank
+from podwright.core.state.nominator import Nominator, Rank, reservation_of
 
 LARGEST: Final = 1 << 61
 """Larger sums count as this, so that no difference of two amounts exceeds an int64."""
@@ -64,34 +64,36 @@ class Crowds:
     def __init__(self, nominator: Nominator, table: NodeTable) -> None:
         self._nominator = nominator
         self._table = table
-        self._of: dict[Rank, Crowd] = {}
-        self._rows: dict[Rank, dict[str, _Row]] = {}
-        """By rank and node."""
+        self._of: dict[tuple[Rank, bool], Crowd] = {}
+        """By rank, and whether only slots of reservations count."""
+        self._rows: dict[tuple[Rank, bool], dict[str, _Row]] = {}
+        """By these and node."""
         self._version = (-1, -1)
         compact_regularly(self)
 
-    def of(self, pod: PodInfo) -> Crowd:
-        """The pods that this pod must leave room for, and perhaps itself."""
+    def of(self, pod: PodInfo, *, only_slots: bool = False) -> Crowd:
+        """The pods that this pod must leave room for, and perhaps itself. `only_slots`: of reservations."""
         version = (self._nominator.changes, self._table.membership)
         if version != self._version:
             self._of, self._version = {}, version
         if len(self._rows) >= MAX_RANKS:
             self.compact()
-        rank = self._nominator.rank(pod)
-        known = self._of.get(rank)
+        key = self._nominator.rank(pod), only_slots
+        known = self._of.get(key)
         if known is None:
-            rows = self._rows[rank] = self._rows_of(rank)
+            rows = self._rows[key] = self._rows_of(*key)
             slots = ((self._table.slot_of(name), row) for name, row in rows.items() if row.pods)
-            known = self._of[rank] = Crowd((slot, row) for slot, row in slots if slot is not None)
+            known = self._of[key] = Crowd((slot, row) for slot, row in slots if slot is not None)
         return known
 
-    def _rows_of(self, rank: Rank) -> dict[str, _Row]:
-        before, nominator = self._rows.get(rank, {}), self._nominator
+    def _rows_of(self, rank: Rank, only_slots: bool) -> dict[str, _Row]:
+        before, nominator = self._rows.get((rank, only_slots), {}), self._nominator
         rows = {}
         for name, at in nominator.changed_at.items():
             row = before.get(name)
             if row is None or row.at != at:
-                row = _Row(at, nominator.before_rank(rank, nominator.on(name)))
+                pods = nominator.before_rank(rank, nominator.on(name))
+                row = _Row(at, [pod for pod in pods if reservation_of(pod)] if only_slots else pods)
             rows[name] = row
         return rows
 

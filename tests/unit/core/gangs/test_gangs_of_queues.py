@@ -143,22 +143,49 @@ def test_a_gang_takes_from_another_department_what_its_own_cannot_give():
 
 
 @pytest.mark.parametrize(
-    ("size", "priority", "may"),
+    ("size", "priority", "others", "may"),
     [
-        pytest.param(3, 0, True, id="within its share"),
-        pytest.param(4, 0, False, id="above its share"),
-        pytest.param(4, 2, True, id="above its share, with pods of lower priority in its queue"),
+        pytest.param(3, 0, 5, True, id="within its share, and another queue has more than its own"),
+        pytest.param(3, 0, 4, False, id="within its share, and nobody has more than that"),
+        pytest.param(4, 0, 5, False, id="above its share"),
+        pytest.param(4, 2, 4, True, id="above its share, with pods of lower priority in its queue"),
     ],
 )
-def test_an_event_retries_a_gang_only_if_it_might_preempt(size, priority, may):
-    cluster = QueuedCluster([8], [queue("a"), queue("b")])
+def test_an_event_retries_a_gang_only_if_it_might_preempt(size, priority, others, may):
+    cluster = QueuedCluster([8], [queue("a"), queue("department"), queue("b", "department")])
     cluster.runs("a1", "a", "n0", priority=1)
+    for index in range(others):
+        cluster.runs(f"b{index}", "b", "n0")
     cluster.waits("b-more", "b", 8)
-    name = group_key(WORKLOAD_API, "default", cluster.gang("gang", "a", size, priority=priority))
-    group = cluster.cache.groups.get(name)
+    assert may_be_retried(cluster, cluster.gang("gang", "a", size, priority=priority)) is may
+    assert bool(cluster.gang_victims("gang")) is may
+
+
+def test_an_event_retries_a_gang_that_may_have_the_room_of_pods_that_terminate():
+    cluster = QueuedCluster([2], [queue("a"), queue("b")])
+    pod = cluster.runs("b", "b", "n0")
+    cluster.waits("b-more", "b", 8)
+    gang = cluster.gang("gang", "a", 1)
+    assert not may_be_retried(cluster, gang)
+    cluster.terminates(pod)
+    assert may_be_retried(cluster, gang)
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_an_event_retries_a_gang_if_pods_have_run_for_too_long(name):
+    cluster = QueuedCluster([8], [queue("a"), queue("b")])
+    cluster.runs("there", name, "n0", 2)
+    cluster.waits("b-more", "b", 8)
+    gang = cluster.gang("gang", "a", 2)
+    assert not may_be_retried(cluster, gang)
+    cluster.queues.set(queue(name, max_runtime=60.0))
+    assert may_be_retried(cluster, gang)
+
+
+def may_be_retried(cluster: QueuedCluster, name: str) -> bool:
+    group = cluster.cache.groups.get(group_key(WORKLOAD_API, "default", name))
     assert group is not None
-    pods = cluster.cache.groups.members(name).unplaced()
-    assert may_preempt(cluster.framework, cluster.cache, group, pods) is may
+    return may_preempt(cluster.framework, cluster.cache, group, cluster.cache.groups.members(group.key).unplaced())
 
 
 def test_a_gang_in_one_zone_takes_its_share_from_one_zone():

@@ -5,17 +5,27 @@ Without this, each ending pod of a gang would retry every waiting gang, although
 Nothing is missed: a larger bound needs an event for which one of the plugins that made it too small has a hint, and
 only a gang that waits for the events of all these plugins is left alone. Gangs that may preempt are always retried,
 unless their victims are still terminating, it is a bound of their queue that leaves no room, or they gather room.
+
+Room that reservations hold for others counts as taken, because its end is an event. Gangs of one kind have room at the
+same time, so an event looks at one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from math import inf
 from typing import Final
 
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
-from podwright.core.gangs.gang_preemption import may_preempt, waits_for_victims
+from podwright.core.gangs.gang_preemption import (
+    finds_nobody,
+    may_preempt,
+    never_preempts,
+    priority_of,
+    waits_for_victims,
+)
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
@@ -31,9 +41,7 @@ REMEMBERED: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The bounds of these members, valid until nodes change or, on crowded nodes, their nominations. `version`: of
-    both.
-    """
+    """The bounds of these members, valid until nodes change or, where they count, nominations. `version`: of both."""
 
     framework: Framework
     pods: Sequence[PodInfo]
@@ -53,54 +61,64 @@ class GangRoom:
     def check(self) -> RoomCheck:
         """A check against the current state, to be called once for each group. It is valid until the cache changes."""
         answers: dict[str, frozenset[str] | None] = {}
+        kinds: dict[Hashable, tuple[float, frozenset[str]]] = {}
 
         def rejecting(pod: PodInfo) -> frozenset[str] | None:
             key = self._cache.groups.key_of(pod)
             if key not in answers:
-                answers[key] = self._rejecting(pod)
+                answers[key] = self._rejecting(pod, kinds)
             return answers[key]
 
         return rejecting
 
-    def _rejecting(self, pod: PodInfo) -> frozenset[str] | None:
-        """See RoomCheck."""
-        groups, policy = self._cache.groups, self._policies.of(pod)
-        group = groups.of(pod) if groups.is_member(pod) else None
+    def _rejecting(self, pod: PodInfo, kinds: dict[Hashable, tuple[float, frozenset[str]]]) -> frozenset[str] | None:
+        """See RoomCheck. `kinds`: for how many members there is room, by kind, and what leaves no more. Infinite for
+        those that might preempt.
+        """
+        cache, policy = self._cache, self._policies.of(pod)
+        group = cache.groups.of(pod) if cache.groups.is_member(pod) else None
         if group is None or not group.gang or policy is None or policy.refusal:
             return None
-        members = groups.members(group.key)
-        waiting, needed = members.unplaced(), groups.lacking(group)
-        if needed <= 1 or len(waiting) < needed:
+        waiting, needed = cache.groups.members(group.key).unplaced(), cache.groups.lacking(group)
+        if not needed or len(waiting) < needed or needed == 1 < len(waiting):
             return None  # members may be scheduled alone, or what is missing is not room
-        nominated = any(each.nominated_node_name or self._cache.nominator.node_of(each.uid) for each in waiting)
-        if nominated and not waits_for_victims(self._cache, group, waiting):
+        nominated = any(each.nominated_node_name or cache.nominator.node_of(each.uid) for each in waiting)
+        if nominated and not waits_for_victims(cache, group, waiting):
             return None
-        if not nominated and queues_of(self._cache).bounds.together(waiting, needed, trying=True) is not None:
+        queues, framework = queues_of(cache), policy.framework
+        if not nominated and queues.bounds.together(waiting, needed, trying=True) is not None:
             return frozenset((QUEUE_QUOTA,))
+        # Of a gang that gathers room, it becomes free pod by pod. What it may take from others is looked at without an
+        # event.
+        gathers = not nominated and queues.turns.gathers_room(waiting[0])
         try:
-            bounds = self._bounds(group.key, policy.framework, waiting)
-            if queues_of(self._cache).turns.gathers_room(waiting[0]):
-                # Its room becomes free pod by pod. What it may take from others is looked at without an event.
-                crowded = self._bounds(group.key, policy.framework, waiting, crowded=True)
-                if why_infeasible(group, self._cache, crowded) is None:
-                    return None
-                plugins = bounds.rejecting_plugins | crowded.rejecting_plugins
-            else:
-                if why_infeasible(group, self._cache, bounds) is None:
-                    return None
-                if not nominated and may_preempt(policy.framework, self._cache, group, waiting):
-                    return None
-                plugins = bounds.rejecting_plugins
+            bounds = self._bounds(group.key, framework, waiting, crowded=gathers, held=len(cache.reservations) > 0)
+            if bounds.kind is not None and not (nominated or gathers or group.near.required):
+                queue = queues.set_of(waiting[0]) if queues.active else ""
+                who = queue, priority_of(group, waiting), never_preempts(group, waiting)
+                kind = framework, bounds.kind, who
+                if kind not in kinds:
+                    nobody = finds_nobody(framework, cache, group, waiting)
+                    kinds[kind] = int(bounds.per_node().sum()) if nobody else inf, bounds.rejecting_plugins
+                most, plugins = kinds[kind]
+                if needed > most:
+                    return plugins
+            if why_infeasible(group, cache, bounds) is None:
+                return None
+            if not (nominated or gathers) and may_preempt(framework, cache, group, waiting):
+                return None
         except PluginError:
             return None  # an attempt reports it
+        plugins = bounds.rejecting_plugins
         return plugins | {TopologyPlacementGenerator.name} if group.near.required else plugins
 
     def _bounds(
-        self, key: str, framework: Framework, pods: Sequence[PodInfo], *, crowded: bool = False
+        self, key: str, framework: Framework, pods: Sequence[PodInfo], *, crowded: bool, held: bool
     ) -> CapacityBounds:
-        version = self._cache.table.static_changes.seq, self._cache.nominator.changes if crowded else 0
+        version = self._cache.table.static_changes.seq, self._cache.nominator.changes if crowded or held else 0
         known = self._known.get((key, crowded))
         if known is None or (known.version, known.framework, known.pods) != (version, framework, pods):
-            known = _Known(framework, pods, version, CapacityBounds(framework, self._cache, pods, crowded=crowded))
+            bounds = CapacityBounds(framework, self._cache, pods, crowded=crowded, held=held)
+            known = _Known(framework, pods, version, bounds)
             self._known.put((key, crowded), known)
         return known.bounds

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from math import inf
 from typing import Any
 from unittest import mock
 
 import pytest
 
+from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
@@ -15,6 +17,7 @@ from podwright.core.preemption.placed_priorities import PlacedPriorities
 from podwright.core.queues.bounds import Bounds
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
+from podwright.core.state.reservations import Reservation, Slot
 from support.engine.kit import Rig, deciding, on_node, settle
 from support.objects.builders import in_group, make_node, make_pod, make_pod_group, make_taint
 
@@ -71,6 +74,59 @@ async def test_one_of_the_waiting_gangs_is_tried_when_the_room_of_a_gang_becomes
             plans, written, _ = await attempts_while_a_gang_ends(waiting, size)
             assert plans == 1, "with the last pod only; the others wait for the room that it takes"
             assert written == 0
+
+
+async def test_an_event_counts_the_room_of_gangs_whose_members_are_alike_once():
+    """Their sizes may differ."""
+    for waiting in (2, 6):
+        rig = rig_of(1, 9)
+        for name in ("a", "b", "c"):
+            rig.engine.assigned.put(make_pod(name, node="n0", requests={"cpu": "3"}))
+        for index in range(waiting):
+            gang(rig, f"g{index}", 4 + index % 2)
+        async with deciding(rig):
+            with mock.patch.object(
+                CapacityBounds, "per_node", autospec=True, side_effect=CapacityBounds.per_node
+            ) as count:
+                rig.engine.assigned.drop("default/a", None)
+                await settle()
+            assert count.call_count == 1
+            rig.now += 20
+            rig.engine.assigned.drop("default/b", None)
+            await settle()
+            assert len(rig.cluster.bound) >= 4
+
+
+async def test_gangs_that_request_other_amounts_are_counted_for_themselves():
+    rig = rig_of(1, 2)
+    rig.engine.assigned.put(make_pod("there", node="n0", requests={"cpu": "2"}))
+    large = {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "2"}}}]}
+    for name in ("large", "small", "large-too"):
+        gang(rig, name, 2, spec={} if name == "small" else large)
+    async with deciding(rig):
+        rig.now += 20
+        rig.engine.assigned.drop("default/there", None)
+        await settle()
+        assert sorted(name for name, _ in rig.cluster.bound) == ["small-0", "small-1"]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+async def test_a_gang_is_not_tried_for_room_that_is_held_for_others(size):
+    rig = rig_of(1, 4)
+    for index in range(4):
+        rig.engine.assigned.put(make_pod(f"there{index}", node="n0", requests={"cpu": "1"}))
+    gang(rig, "gang", size)
+    rig.engine.reservations.set(Reservation("held", "default", inf, [Slot("n0", {"cpu": "2"})], group="another"))
+    async with deciding(rig):
+        with mock.patch.object(GangPlanner, "plan", autospec=True, side_effect=GangPlanner.plan) as plan:
+            for index in range(2):
+                rig.now += 20
+                rig.engine.assigned.drop(f"default/there{index}", None)
+                await settle()
+            assert plan.call_count == 0
+        rig.engine.reservations.remove("held")
+        await settle()
+        assert len(rig.cluster.bound) == size
 
 
 async def test_a_gang_whose_room_another_one_has_taken_keeps_its_place_before_those_that_came_later():
@@ -225,9 +281,11 @@ def test_the_priorities_of_placed_pods_are_counted():
 
 
 class Cluster:
-    """Random changes to a small cluster in which gangs of several kinds wait. `queued`: in queues with limits."""
+    """Random changes to a small cluster in which gangs of several kinds wait. `queued`: in queues with limits; `held`:
+    while reservations hold room for nobody, or for one of them.
+    """
 
-    def __init__(self, seed: int, *, queued: bool) -> None:
+    def __init__(self, seed: int, *, queued: bool, held: bool) -> None:
         self.random = random.Random(seed)
         self.rig = rig_of(0, 0)
         self.nodes: dict[str, dict[str, Any]] = {}
@@ -236,6 +294,7 @@ class Cluster:
         self.pending: dict[str, dict[str, Any]] = {}
         self.serial = 0
         self.queues = ("a", "b") if queued else ()
+        self.held: list[str] | None = [] if held else None
         for name in ("all", *self.queues) if queued else ():
             self.limit(name)
 
@@ -272,7 +331,7 @@ class Cluster:
 
     def add_gang(self) -> None:
         draw, name = self.random, self.name("g")
-        size, spec, group = draw.randint(2, 5), {}, {}
+        size, spec, group = draw.randint(1, 5), {}, {}
         if draw.random() < 0.4:
             spec["nodeSelector"] = {"disk": "ssd"}
         if draw.random() < 0.3:
@@ -344,6 +403,17 @@ class Cluster:
             self.placed[name] = {**raw, "metadata": metadata, "spec": spec, "status": {**raw["status"], **status}}
             self.rig.engine.assigned.put(self.placed[name])
 
+    def hold(self) -> None:
+        if self.nodes and self.held is not None:
+            self.held.append(self.name("held"))
+            slots = [Slot(self.random.choice(sorted(self.nodes)), {"cpu": "1"})] * self.random.randint(1, 2)
+            group = group_key(WORKLOAD_API, "default", self.random.choice([*self.groups, "none"]))
+            self.rig.engine.reservations.set(Reservation(self.held[-1], "default", inf, slots, group=group))
+
+    def release(self) -> None:
+        if self.held:
+            self.rig.engine.reservations.remove(self.held.pop())
+
     async def step(self) -> None:
         changes = [
             *[self.end_pod] * 6,
@@ -357,6 +427,8 @@ class Cluster:
         ]
         if self.queues:
             changes += [self.change_limit, self.change_queue, self.place_member]
+        if self.held is not None:
+            changes += [*[self.hold] * 2, *[self.release] * 3]
         self.random.choice(changes)()
         self.rig.now += self.random.choice([0.01, 0.5, 12.0])
         self.rig.engine.wake()
@@ -373,7 +445,7 @@ class Cluster:
         for name in self.groups:
             key = group_key(WORKLOAD_API, "default", name)
             group, members = engine.cache.groups.get(key), engine.cache.groups.members(key).unplaced()
-            if len(members) < 2 or engine.cache.groups.placed(key):
+            if not members or engine.cache.groups.placed(key):
                 continue
             framework = engine.policies.of(members[0]).framework
             if isinstance(GangPlanner(framework, engine.cache, group, lambda _n: 0).plan(members), GangPlacement):
@@ -381,14 +453,16 @@ class Cluster:
         return found
 
 
-@pytest.mark.parametrize("queued", [False, True], ids=["", "in queues"])
+@pytest.mark.parametrize(
+    ("queued", "held"), [(False, False), (True, False), (False, True)], ids=["", "in queues", "beside held room"]
+)
 @pytest.mark.parametrize("seed", range(12))
-async def test_no_gang_that_fits_is_left_waiting(seed, queued):
-    cluster = Cluster(seed, queued=queued)
+async def test_no_gang_that_fits_is_left_waiting(seed, queued, held):
+    cluster = Cluster(seed, queued=queued, held=held)
     for _ in range(4):
         cluster.add_node()
     async with deciding(cluster.rig):
         for _ in range(60):
             await cluster.step()
             assert cluster.fitting() == []
-    assert len(cluster.rig.cluster.bound) > 4
+    assert len(cluster.rig.cluster.bound) > 2
