@@ -50,7 +50,7 @@ from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.queues.queues import Queues, queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import CLAIM_KIND
-from podwright.core.state.object_store import key_of
+from podwright.core.state.object_store import ObjectStore, key_of
 from podwright.core.state.topologies import OWN_API
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.plugins.exceptions import PluginExceptions
@@ -231,13 +231,16 @@ class LoadedCluster:
         return params.notes_of(self.policies, self.cache.store, self.unread)
 
 
-def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluster:
-    """Makes a cluster of a snapshot. Raises ProfileError or PluginError if the built-in policy cannot be built. All
-    other errors are in `problems` and `refused`.
+def load(snapshot: Snapshot, options: LoadOptions | None = None, store: ObjectStore | None = None) -> LoadedCluster:
+    """Makes a cluster of a snapshot. `store`: an empty one for its objects.
+
+    Raises ProfileError or PluginError if the built-in policy cannot be built. All other errors are in `problems` and
+    `refused`.
     """
     options = options or LoadOptions()
     clock = Clock(NOW if snapshot.taken_at is None else snapshot.taken_at)
-    world = World(options.features, clock, signals=_as_recorded(options.settings.signal_definitions, snapshot.signals))
+    signals = _as_recorded(options.settings.signal_definitions, snapshot.signals)
+    world = World(options.features, clock, store=store, signals=signals)
     metrics = Metrics(time.perf_counter)
     policies = ActivePolicies(
         options.classes,
@@ -267,25 +270,6 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
     _Reading(cluster, options.settings.namespace).take(snapshot)
     queues.pending = lambda: [*cluster.pending.values()]
     return cluster
-
-
-def take_group(raw: Raw, cache: Cache, gates: Features) -> bool:
-    """Stores a pod group. As in the operator, feature gates say whether groups of the Workload API count, and which of
-    their fields. False if it does not count. Raises InvalidObjectError.
-    """
-    group = str(raw.get("apiVersion") or "").partition("/")[0]
-    kind = next((kind for kind, api in APIS.items() if api == group), None)
-    if raw.get("kind") == COMPOSITE_KIND:
-        kind = COMPOSITE_KIND
-    if kind is None:
-        raise InvalidObjectError("apiVersion", f"{raw.get('apiVersion')!r} is no API of pod groups")
-    if kind in (GROUP_KIND, COMPOSITE_KIND) and not gates.enabled("GenericWorkload"):
-        return False
-    _check_metadata(raw)
-    cache.set_object(kind, without_fields(raw, fields_off(gates.enabled)))
-    if invalid := cache.groups.invalid(_group_key(APIS[kind], raw)):
-        raise invalid[1]
-    return True
 
 
 def _as_recorded(definitions: Definitions, numbers: Numbers) -> Definitions:
@@ -393,8 +377,21 @@ class _Reading:
                 self._cache.groups.serve(api)
 
     def _group(self, raw: Raw) -> None:
-        if not take_group(raw, self._cache, self._world.features):
+        """As in the operator, feature gates say whether groups of the Workload API count, and which of their fields."""
+        enabled = self._world.features.enabled
+        group = str(raw.get("apiVersion") or "").partition("/")[0]
+        kind = next((kind for kind, api in APIS.items() if api == group), None)
+        if raw["kind"] == COMPOSITE_KIND:
+            kind = COMPOSITE_KIND
+        if kind is None:
+            raise InvalidObjectError("apiVersion", f"{raw.get('apiVersion')!r} is no API of pod groups")
+        if kind in (GROUP_KIND, COMPOSITE_KIND) and not enabled("GenericWorkload"):
             self._cluster.ignored[str(raw["kind"])] += 1
+            return
+        _check_metadata(raw)
+        self._cache.set_object(kind, without_fields(raw, fields_off(enabled)))
+        if invalid := self._cache.groups.invalid(_group_key(APIS[kind], raw)):
+            raise invalid[1]
 
     def _node(self, raw: Raw) -> Sequence[InvalidObjectError]:
         node, problems = parse_known_node(raw)

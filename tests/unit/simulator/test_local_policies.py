@@ -25,11 +25,13 @@ def items(*, delegation=None):
 
 def test_a_dump_with_a_local_policy():
     options = LoadOptions(Features(), PLUGINS)
-    answer = evaluate_pod({"items": [*items()]}, ours("web", namespace="team-a"), options)
+    answer = evaluate_pod(Snapshot(objects=[*items()]), ours("web", namespace="team-a"), options)
     assert answer["policy"] == {"name": "team-a/ours", "generation": 1}
-    other = evaluate_pod({"items": [*items()]}, ours("web", namespace="team-b"), options)
+    other = evaluate_pod(Snapshot(objects=[*items()]), ours("web", namespace="team-b"), options)
     assert other["policy"]["name"] == "gold"
-    refused = evaluate_pod({"items": [*items(delegation={"maxRules": 5})]}, ours("web", namespace="team-a"), options)
+    refused = evaluate_pod(
+        Snapshot(objects=[*items(delegation={"maxRules": 5})]), ours("web", namespace="team-a"), options
+    )
     assert refused["waitsForPolicy"] == {"name": "team-a/ours", "generation": 1}
     assert [each["name"] for each in refused["policiesNotAccepted"]] == ["team-a/ours"]
 

@@ -206,11 +206,11 @@ def test_a_replay_names_the_workloads_that_wait_at_its_end():
 
 def test_an_evaluation_says_to_which_workload_the_pod_belongs_and_what_it_waits_for():
     options = LoadOptions(Features(), PLUGINS)
-    dump = {"items": [node("n0"), CLUSTERS, LLM, *PODS[1:]]}
+    dump = Snapshot(objects=[node("n0"), CLUSTERS, LLM, *PODS[1:]])
     answer = evaluate_pod(dump, PODS[0], options)
     assert answer["podGroup"] == "RayCluster default/llm"
     assert "gated" not in answer
-    fewer = evaluate_pod({"items": dump["items"][:-1]}, PODS[0], options)
+    fewer = evaluate_pod(Snapshot(objects=dump.objects[:-1]), PODS[0], options)
     assert fewer["gated"]["plugin"] == "GangScheduling"
 
 
@@ -219,11 +219,11 @@ def test_an_evaluation_names_the_workload_of_a_group_that_its_operator_wrote():
     metadata = {"name": "gang", "namespace": "default", "ownerReferences": [reference(LLM)]}
     group = {**api, "metadata": metadata, "spec": {"minMember": 1}}
     pod = item("Pod", make_pod("w-0", metadata={"annotations": {"scheduling.k8s.io/group-name": "gang"}}))
-    answer = evaluate_pod({"items": [node("n0"), group]}, pod, LoadOptions(Features(), PLUGINS))
+    answer = evaluate_pod(Snapshot(objects=[node("n0"), group]), pod, LoadOptions(Features(), PLUGINS))
     assert (answer["podGroup"], answer["workload"]) == ("default/gang", "RayCluster default/llm")
     (text,) = (line for line in report(answer, None, None) if "PodGroup" in line)
     assert "belongs to the PodGroup default/gang of RayCluster default/llm, whose pods" in text
-    unknown = evaluate_pod({"items": [node("n0")]}, pod, LoadOptions(Features(), PLUGINS))
+    unknown = evaluate_pod(Snapshot(objects=[node("n0")]), pod, LoadOptions(Features(), PLUGINS))
     assert (unknown["podGroup"], "workload" in unknown) == ("default/gang", False)
 
 

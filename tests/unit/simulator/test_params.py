@@ -135,10 +135,10 @@ def test_an_explanation_says_which_params_are_lacking():
 
 def test_evaluate_takes_them_from_a_dump():
     options = LoadOptions(Features(), PLUGINS)
-    with_it = evaluate_pod({"items": [*NODES, policy(), config_map()]}, pod(), options)
+    with_it = evaluate_pod(Snapshot(objects=[*NODES, policy(), config_map()]), pod(), options)
     assert with_it["nodes"]["b"]["feasible"]
     assert "missingParams" not in with_it
-    without = evaluate_pod({"items": [*NODES, policy()]}, pod(), options)
+    without = evaluate_pod(Snapshot(objects=[*NODES, policy()]), pod(), options)
     assert not without["nodes"]["b"]["feasible"]
     assert without["missingParams"] == ["ConfigMap podwright-system/tiers is not in the snapshot"]
 

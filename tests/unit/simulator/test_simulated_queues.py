@@ -150,7 +150,7 @@ def test_a_dump_lacks_queues_only_if_something_names_one(named, tmp_path):
 
 
 def answered(*items, asked):
-    return evaluate_pod({"items": [*items]}, asked, LoadOptions(Features(), PLUGINS))
+    return evaluate_pod(Snapshot(objects=items), asked, LoadOptions(Features(), PLUGINS))
 
 
 def test_a_pod_on_a_dump_is_refused_by_the_bound_of_its_queue():

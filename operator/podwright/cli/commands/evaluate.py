@@ -7,12 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
-import orjson
-import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -28,6 +25,8 @@ from podwright.simulator.evaluations.cases import CaseError, answered, run_case
 from podwright.simulator.evaluations.comparison import differences
 from podwright.simulator.evaluations.dump import dump_kinds, evaluate_pod
 from podwright.simulator.loaded import LoadOptions
+from podwright.simulator.manifests import read_manifests
+from podwright.simulator.snapshot import read_snapshot
 
 DIFFERENCES_SHOWN = 3
 """For each group of cases."""
@@ -152,8 +151,7 @@ def _print_groups(groups: Mapping[str, _Group]) -> None:
 def _evaluate_pod(files: tuple[str, ...], manifest: str, options: LoadOptions, output: str, top: int | None) -> None:
     if len(files) != 1:
         raise CaseError("--pod takes exactly one dump")
-    pod = _manifest(manifest)
-    answer = evaluate_pod(_dump(files[0]), pod, options)
+    answer = evaluate_pod(read_snapshot(files), _manifest(manifest), options)
     if output == "json":
         write(answer)
         return
@@ -167,23 +165,10 @@ def _text(file: str) -> str:
         return str(content.read())
 
 
-def _dump(file: str) -> Any:
-    try:
-        return orjson.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
-    except orjson.JSONDecodeError as error:
-        raise CaseError(f"{file}: not JSON: {error}: expected the output of kubectl get … -o json") from error
-
-
 def _manifest(file: str) -> Mapping[str, Any]:
-    try:
-        documents = [document for document in yaml.safe_load_all(Path(file).read_bytes()) if document is not None]
-    except yaml.YAMLError as error:
-        raise CaseError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
-    if len(documents) > 1:
-        raise CaseError(f"{file}: expected one manifest, got {len(documents)}")
-    (pod,) = documents or (None,)
-    if not isinstance(pod, dict) or pod.get("kind") != "Pod":
-        raise CaseError(f"{file}: expected a manifest of kind Pod")
+    (pod, *others) = read_manifests(file)
+    if others or pod["kind"] != "Pod":
+        raise CaseError(f"{file}: expected one manifest of kind Pod")
     return _with_requests(pod)
 
 

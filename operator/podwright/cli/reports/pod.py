@@ -23,6 +23,7 @@ _GAP: Final = "  "
 _DETAILS_WIDTH: Final = 40
 """Text beside a node's name gets at least as many columns, otherwise it goes below the name."""
 _NAMES_SHOWN: Final = 5
+_PROBLEMS_SHOWN: Final = 10
 _NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 """Between a plugin and its score."""
 
@@ -136,6 +137,11 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield f"Policy {policy['name']}, generation {policy['generation']}, is not accepted: {policy['message']}"
     for queue in answer.get("queuesNotAccepted") or ():
         yield f"Queue {queue['name']} is not accepted: {queue['message']}"
+    problems = [*(answer.get("groupingsNotAccepted") or ()), *(answer.get("problems") or ())]
+    for problem in problems[:_PROBLEMS_SHOWN]:
+        yield f"Problem: {problem}"
+    if len(problems) > _PROBLEMS_SHOWN:
+        yield f"and {counted(len(problems) - _PROBLEMS_SHOWN, 'more problem')}"
     missing = answer.get("missingKinds") or ()
     if missing:
         yield (

@@ -7,21 +7,16 @@ The dumped policies are accepted or rejected, and the one that takes the pod is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
-from podwright.api.local_policy import LOCAL_KIND, LOCAL_PLURAL
-from podwright.api.policy_result import ApplyResult
-from podwright.api.policy_set import PolicySet
-from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, identity_of
+from podwright.api.local_policy import LOCAL_PLURAL
+from podwright.api.scheduler_policy import KIND, PLURAL
 from podwright.api.scheduling_queue import QUEUE_KIND, QUEUE_PLURAL
 from podwright.api.workload_grouping import GROUPING_KIND, GROUPING_PLURAL
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import missing_api
-from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
-from podwright.core.objects.errors import InvalidObjectError, described
-from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import (
     APIS,
     COMPOSITE_API,
@@ -32,21 +27,15 @@ from podwright.core.objects.pod_group import (
 )
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, PRIORITY_CLASS, STORED_KINDS, WATCHED_KINDS
-from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
-from podwright.core.queues.queues import QUEUE_LABEL, queues_of
-from podwright.core.state.object_store import Object, ObjectStore, key_of
+from podwright.core.queues.queues import QUEUE_LABEL
+from podwright.core.state.object_store import Object, ObjectStore
 from podwright.kube.kinds import KUEUE_FLAVOR, KUEUE_WORKLOAD, RESERVATION
 from podwright.kube.queues.kinds import QUEUE_KINDS
-from podwright.kube.queues.names import QueueNames
 from podwright.simulator.evaluations.cases import CaseError
 from podwright.simulator.evaluations.evaluation import Expectation, evaluate
-from podwright.simulator.loaded import LoadOptions, take_group
-from podwright.simulator.made_groups import MadeGroups
-from podwright.simulator.params import label_of, lacking, take
-from podwright.simulator.queue_objects import begin, queue_kind_of
-from podwright.simulator.queue_objects import take as take_queue
-from podwright.simulator.snapshot import CLAIM_TEMPLATE
-from podwright.simulator.world import NOW, World, objects_of
+from podwright.simulator.loaded import LoadOptions, load
+from podwright.simulator.params import label_of, lacking
+from podwright.simulator.snapshot import CLAIM_TEMPLATE, Snapshot
 
 _STORED: Final = frozenset(watched.kind for watched in STORED_KINDS)
 _VOLUME_KINDS: Final = frozenset(
@@ -110,174 +99,74 @@ class _RecordingStore(ObjectStore):
         return super().version(kind)
 
 
-def evaluate_pod(dump: object, raw_pod: Mapping[str, Any], options: LoadOptions) -> Expectation:
+def evaluate_pod(dump: Snapshot, raw_pod: Mapping[str, Any], options: LoadOptions) -> Expectation:
     """The `expect` of a case, with the fields that docs/evaluate.md lists for one pod on a dump. Raises CaseError."""
-    if not isinstance(dump, dict) or not isinstance(dump.get("items"), list):
-        raise CaseError("the dump has no items: expected the output of kubectl get … -o json")
     try:
-        return _evaluate(objects_of(dump["items"], "items"), raw_pod, options)
+        return _evaluate(dump, raw_pod, options)
     except (InvalidObjectError, ProfileError, PluginError) as error:
         raise CaseError(str(error)) from error
     except Exception as error:
         raise CaseError(f"{type(error).__name__}: {error}") from error
 
 
-def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: LoadOptions) -> Expectation:
+def _evaluate(dump: Snapshot, raw_pod: Mapping[str, Any], options: LoadOptions) -> Expectation:
     store = _RecordingStore()
-    world = World(options.features, clock=lambda: NOW, store=store, signals=options.settings.signal_definitions)
-    _take_groups(items, world)
-    world.fill(_lists_of(items))
-    pod = world.cache.groups.ranked(parse_pod(raw_pod, keep_raw=True))
-    pod, bad_groupings = _take_groupings(items, world, pod)
-    unread = _take_params(items, world, options.settings.namespace)
-    policies, refused = _policies(items, world, options)
-    bad_queues = _take_queues(items, world, policies)
-    labels = world.cache.namespace_labels(pod.namespace)
-    queues = queues_of(world.cache)
-    queues.serves = policies.scheduler_names.__contains__
-    if any(policy.spec.queue is not None for policy in policies.active):
-        queues.membership.choice_by_policy = lambda each: _chosen(policies, each, world)
-        queues.preemptible_by_policy = lambda each: _preemptible(policies, each, world)
-        queues.regroup()
-    selected = policies.select(pod, labels)
-    policy = policies.default if selected is None else selected
-    framework = Framework(policy.profile, options.classes, handle=world)
-    waits_for = policy if policy.refusal else None
-    policy = policies.default if waits_for is not None else policy
+    cluster = load(dump, options, store)
+    cache, queues = cluster.cache, cluster.queues
+    pod = cluster.parsed(raw_pod)
+    labels = cache.namespace_labels(pod.namespace)
+    selected = cluster.policies.of(pod)
+    asked = cluster.policies.default if selected is None else selected
+    waits = bool(asked.compiled.refusal)
+    policy = (cluster.policies.default if waits else asked).compiled
 
     store.kinds_read.clear()
-    world.wait(pod)
-    gate = framework.pre_enqueue(pod)
-    answer = evaluate(framework, world.cache, pod)
+    cluster.pending[pod.uid] = pod
+    cache.groups.add_waiting(pod)
+    gate = asked.framework.pre_enqueue(pod)
+    answer = evaluate(asked.framework, cache, pod)
     answer["policy"] = {"name": policy.name, "generation": policy.generation}
     if selected is None:
         answer["schedulerNameNotServed"] = pod.scheduler_name
-    if refused:
+    if cluster.refused:
         answer["policiesNotAccepted"] = [
-            {"name": each.name, "generation": each.generation, "message": each.message} for each in refused
+            {"name": each.name, "generation": each.generation, "message": each.message} for each in cluster.refused
         ]
+    bad_queues = {**{name: str(error) for name, error in queues.problems.items()}, **queues.refused}
     if bad_queues:
         answer["queuesNotAccepted"] = [{"name": name, "message": why} for name, why in sorted(bad_queues.items())]
-    if waits_for is not None:
-        answer["waitsForPolicy"] = {"name": waits_for.name or pod.policy, "generation": waits_for.generation}
+    if waits:
+        answer["waitsForPolicy"] = {
+            "name": asked.compiled.name or pod.policy,
+            "generation": asked.compiled.generation,
+        }
     if gate is not None:
         answer["gated"] = {"plugin": gate.plugin, "reasons": sorted(gate.reasons)}
-    if bad_groupings:
-        answer["groupingsNotAccepted"] = sorted(map(str, bad_groupings))
+    problems = {each: each.startswith(f"{GROUPING_KIND} ") for each in cluster.problems}
+    if any(problems.values()):
+        answer["groupingsNotAccepted"] = sorted(each for each, of_grouping in problems.items() if of_grouping)
+    others = [each for each, of_grouping in problems.items() if not of_grouping and each not in bad_queues.values()]
+    if others:
+        answer["problems"] = others
     if pod.group:
-        group = world.cache.groups.get(pod.group)
+        group = cache.groups.get(pod.group)
         answer["podGroup"] = pod.group.partition(":")[2] if group is None else group.label
         if group is not None and group.workload:
             answer["workload"] = group.workload
-    lacked = lacking([policy], store, unread)
+    lacked = lacking([policy], store, cluster.unread)
     if lacked:
         answer["missingParams"] = sorted(f"{label_of(config_map)} {why}" for config_map, why in lacked.items())
     needed = _needed(store)
     if pod.group and not pod.group.startswith(MADE_API):
         needed.add(NAMED_OTHERWISE.get(pod.group.partition(":")[0], GROUP_KIND))
-    if any(group.priority_class for group in world.cache.groups.all()):
+    if any(group.priority_class for group in cache.groups.all()):
         needed.add(PRIORITY_CLASS)
     if queues.queue_of(pod) or QUEUE_LABEL in labels:
         needed.add(QUEUE_KIND)
-    missing = needed - {str(item.get("kind")) for item in items}
+    missing = needed - {str(item.get("kind")) for item in dump.objects}
     if missing:
         answer["missingKinds"] = sorted(missing)
     return answer
-
-
-def _take_groups(items: Sequence[Object], world: World) -> None:
-    """Takes the pod groups into the cluster. The pods of one that is invalid wait for it."""
-    for raw in items:
-        if raw.get("kind") in (GROUP_KIND, *NAMED_OTHERWISE.values()):
-            with suppress(InvalidObjectError):
-                take_group(raw, world.cache, world.features)
-
-
-def _take_groupings(
-    items: Sequence[Object], world: World, pod: PodInfo
-) -> tuple[PodInfo, Sequence[InvalidObjectError]]:
-    """The pod in the group that WorkloadGroupings make of it, whose other members are in the cluster then; and what is
-    wrong with groupings.
-    """
-    made = MadeGroups(world.cache)
-    problems = made.take_groupings(raw for raw in items if _is_of(raw, GROUPING_KIND))
-    made.take_owners(items, {})
-    pod = made.joined(pod, world.cache.set_object)
-    if not pod.group.startswith(MADE_API):
-        return pod, problems
-    for raw in items:
-        if raw.get("kind") == POD_KIND.kind:
-            other = made.joined(world.cache.groups.ranked(parse_pod(raw)), world.cache.set_object)
-            if other.node_name:
-                world.cache.set_pod(other)
-            elif not other.finished:
-                world.wait(other)
-    return pod, problems
-
-
-def _take_params(items: Sequence[Object], world: World, namespace: str) -> Mapping[ConfigMap, str]:
-    """Takes the ConfigMaps into the cluster. Returns why some are refused."""
-    problems = {key_of(raw): take(raw, world.cache, namespace) for raw in items if raw.get("kind") == CONFIG_MAP}
-    return {config_map: problem for config_map, problem in problems.items() if problem}
-
-
-def _take_queues(items: Sequence[Object], world: World, policies: PolicySet) -> Mapping[str, str]:
-    """Takes the queues into the cluster. Returns what is wrong with some, by name."""
-    queues, problems = queues_of(world.cache), dict[str, str]()
-    names = QueueNames(queues, policies.scheduler_names.__contains__)
-    begin(names)
-    for raw in items:
-        if (kind := queue_kind_of(raw)) is not None:
-            try:
-                take_queue(names, kind, raw)
-            except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-                problems[identity_of(raw)[0]] = (
-                    str(error) if isinstance(error, InvalidObjectError) else described(error)
-                )
-    return {**{name: str(error) for name, error in queues.problems.items()}, **problems}
-
-
-def _chosen(policies: PolicySet, pod: PodInfo, world: World) -> str:
-    """The queue that the pod's policy chooses for it; "" for none."""
-    policy = policies.select(pod, world.cache.namespace_labels(pod.namespace))
-    return "" if policy is None else policy.queue_of(pod, world.cache)
-
-
-def _preemptible(policies: PolicySet, pod: PodInfo, world: World) -> bool | None:
-    """True if the pod's policy lets it be evicted for pods of queues; None if the policy does not say."""
-    policy = policies.select(pod, world.cache.namespace_labels(pod.namespace))
-    return None if policy is None else policy.preemptible
-
-
-def _lists_of(items: Sequence[Object]) -> Mapping[str, Sequence[Object]]:
-    """The items as the lists of a case, without kinds that have no list."""
-    fields = {watched.kind: watched.plural_field for watched in WATCHED_KINDS}
-    lists: dict[str, list[Object]] = {}
-    for item in items:
-        field = fields.get(str(item.get("kind") or ""))
-        if field is not None:
-            lists.setdefault(field, []).append(item)
-    return lists
-
-
-def _policies(items: Sequence[Object], world: World, options: LoadOptions) -> tuple[PolicySet, Sequence[ApplyResult]]:
-    """The dumped policies, and the results of those that are not accepted."""
-    classes = options.classes
-    policies = PolicySet(
-        classes,
-        options.features,
-        check=lambda policy: Framework(policy.profile, classes, handle=world),
-        settings=options.settings,
-        namespace_labels=world.cache.namespace_labels,
-    )
-    results = [policies.apply(item) for item in items if _is_of(item, KIND)]
-    local = [item for item in items if _is_of(item, LOCAL_KIND)]
-    results += [policies.local.apply(item) for item in local]
-    return policies, [result for result in results if not result.accepted]
-
-
-def _is_of(item: Object, kind: str) -> bool:
-    return item.get("kind") == kind and str(item.get("apiVersion") or "").partition("/")[0] == GROUP
 
 
 def _needed(store: _RecordingStore) -> set[str]:

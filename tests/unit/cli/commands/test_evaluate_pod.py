@@ -266,6 +266,21 @@ class TestGroups:
         assert answered([*COMPLETE, bad])["best"] == answered(COMPLETE)["best"]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        pytest.param({"kind": "Service"}, "Service ?: metadata.name: a name is required", id="an object has no name"),
+        pytest.param({"kind": "Node", "metadata": 1}, "Node ?: metadata", id="metadata of a node is a number"),
+        pytest.param(named("PodGroup", "g", apiVersion="none/v1"), "'none/v1' is no API of pod groups", id="a group"),
+    ],
+)
+def test_an_object_that_cannot_be_understood_is_named_and_affects_no_other(asked, answered, wrong, problem):
+    (told,) = answered([*COMPLETE, wrong])["problems"]
+    assert problem in told
+    assert answered([*COMPLETE, wrong])["best"] == answered(COMPLETE)["best"]
+    assert f"Problem: {told}" in asked([*COMPLETE, wrong])
+
+
 def test_a_manifest_with_separators_around_it_is_read(asked):
     manifest = "---\n# a comment\n---\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: podwright}\n---\n"
     assert "The pod would go to" in asked(COMPLETE, manifest=manifest)
