@@ -67,6 +67,7 @@ from podwright.kube.serve.answers.readiness import ApiServerContact, Clocks, Rea
 from podwright.kube.serve.content import Content
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.server import Server
+from podwright.kube.watch.reflector import Sink
 from podwright.kube.watch.selectors import ASSIGNED_PODS, pods_that_may_ask_for
 from podwright.kube.watch.watches import ASSIGNED_PODS_WATCH, PARAMS_WATCH, Watches
 
@@ -319,6 +320,8 @@ class Runtime:
             _, (parts, kinds) = await asyncio.gather(serving, building)
         finally:  # if one fails, the other must not go on while `stop` runs
             await cancel([serving, building])
+        if not self.options.shadow_only:
+            await retry_until_answered("owners of pods", partial(parts.owner_kinds.start, GROUPING.kind))
         await self.server.require_authentication()
         self._rights = RightsCheck(self._needed_rights(parts.features))
         parts.plugin_switches.tell_of_disabled()
@@ -343,8 +346,6 @@ class Runtime:
         self._plugins.start(self._tasks, parts.engine, metrics=self._base.metrics, events=parts.policy_events)
         discovery = retry_until_answered("optional kinds", parts.served_kinds.discover)
         await asyncio.gather(start_policies(parts, local=not self.options.shadow_only), discovery)
-        if not self.options.shadow_only:
-            await retry_until_answered("owners of pods", partial(parts.owner_kinds.start, GROUPING.kind))
         return parts, self._watched_kinds(problems, minor)
 
     async def _ask(self) -> tuple[int | None, access.Problems]:
@@ -368,17 +369,21 @@ class Runtime:
         return kinds
 
     def _start_watches(self, parts: Parts, kinds: Iterable[Resource]) -> None:
-        engine, watches = parts.engine, self.watches
-        watches.start("nodes", NODE, engine.nodes)
-        watches.include(lambda: parts.served_kinds.reflectors)
-        watches.start(ASSIGNED_PODS_WATCH, POD, parts.group_phases.counting(engine.assigned), ASSIGNED_PODS)
-        for resource in kinds:
-            name = PARAMS_WATCH if resource is self._params else resource.plural
-            watches.start(name, resource, engine.objects(resource.kind))
+        engine = parts.engine
+        self._watch_cluster(parts, kinds, engine.nodes, parts.group_phases.counting(engine.assigned))
         if not self.kopf_watches_pods and not self.options.shadow_only:
-            watches.start("pending pods", POD, engine.pending, self.pending_selector)
+            self.watches.start("pending pods", POD, engine.pending, self.pending_selector)
         # The first list of pending pods has the pods of all names that are served by now.
         parts.newly_served.clear()
+
+    def _watch_cluster(self, parts: Parts, kinds: Iterable[Resource], nodes: Sink, assigned: Sink) -> None:
+        """Watches nodes, the pods that have one, and these kinds."""
+        self.watches.start("nodes", NODE, nodes)
+        self.watches.include(lambda: parts.served_kinds.reflectors)
+        self.watches.start(ASSIGNED_PODS_WATCH, POD, assigned, ASSIGNED_PODS)
+        for resource in kinds:
+            name = PARAMS_WATCH if resource is self._params else resource.plural
+            self.watches.start(name, resource, parts.engine.objects(resource.kind))
 
     def _start_readers(self, parts: Parts, rights: RightsCheck) -> None:
         """The background tasks that only read. Standbys run them too."""

@@ -27,12 +27,11 @@ from podwright.extender.server.sent_nodes import NodeVersions, differing
 from podwright.extender.server.verdicts import ExtenderVerdicts
 from podwright.kube.api_cluster import ApiCluster
 from podwright.kube.client import access
-from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
-from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY
+from podwright.kube.kinds import LOCAL_POLICY, POLICY
 from podwright.kube.parts import Parts
 from podwright.kube.policies.controller import PolicyController
-from podwright.kube.runtime import Runtime, start_policies
+from podwright.kube.runtime import Runtime
 from podwright.kube.serve.answers.checks import Note, Problems
 from podwright.kube.serve.connections.connection import ClientLimits
 from podwright.kube.serve.content import Content
@@ -40,8 +39,6 @@ from podwright.kube.serve.endpoints import Endpoints
 from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.port import Address, Port, open_port, written
 from podwright.kube.serve.tls.secure_port import Tls
-from podwright.kube.watch.selectors import ASSIGNED_PODS
-from podwright.kube.watch.watches import PARAMS_WATCH
 
 log = logging.getLogger(__name__)
 
@@ -102,21 +99,11 @@ class ExtenderRuntime(Runtime):
         raise_descriptor_limit()
         await self._serve()
         self._tasks.start("API server contact", self._contact.run)
-        minor, problems = await retry_until_answered("the API server", self._ask)
+        parts, kinds = await self._build()
         await self.server.require_authentication()
-        parts = self._parts = Parts(self._base, minor)
-        parts.events.muted = True
-        self._plugins.start(self._tasks, parts.engine, metrics=self._base.metrics, events=parts.policy_events)
-        await start_policies(parts)
         engine = parts.engine
         nodes = NodeVersions(engine.nodes)
-        self.watches.start("nodes", NODE, nodes)
-        await retry_until_answered("optional kinds", parts.served_kinds.discover)
-        self.watches.include(lambda: parts.served_kinds.reflectors)
-        self.watches.start("assigned pods", POD, engine.assigned, ASSIGNED_PODS)
-        for resource in self._watched_kinds(problems, minor):
-            name = PARAMS_WATCH if resource is self._params else resource.plural
-            self.watches.start(name, resource, engine.objects(resource.kind))
+        self._watch_cluster(parts, kinds, nodes, engine.assigned)
         if parts.policies.readable and await access.is_served(self._http, POLICY):
             self.watches.start("policies", POLICY, PolicySink(parts.policies))
         if parts.local_policies.readable and await access.is_served(self._http, LOCAL_POLICY):
@@ -141,6 +128,9 @@ class ExtenderRuntime(Runtime):
         freeze_objects()
         cache = engine.cache
         log.info("caches are complete: %d nodes, %d placed pods", cache.table.count, cache.pod_count)
+
+    def _built(self, parts: Parts) -> None:
+        parts.events.muted = True
 
     async def _listen(self, parts: Parts, nodes: NodeVersions) -> None:
         engine, options, metrics = parts.engine, self._own, self._base.metrics
