@@ -4,7 +4,7 @@ and what both kinds of policies answer about the objects that they know.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from podwright.api.compile import CompiledPolicy
@@ -79,6 +79,11 @@ class KnownPolicies(Generic[K]):
 
     def __init__(self) -> None:
         self._known: dict[str, K] = {}
+        self._wake: Callable[[], None] = lambda: None
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Calls `wake` when policies are outdated, or due for a check."""
+        self._wake = wake
 
     def __len__(self) -> int:
         return len(self._known)

@@ -138,11 +138,6 @@ class LocalPolicies(KnownPolicies[_Known]):
         self.due: dict[str, None] = {}
         self.urgent: dict[str, None] = {}
         """The keys of due policies for which a pod waits."""
-        self._wake: Callable[[], None] = _do_nothing
-
-    def listen(self, wake: Callable[[], None]) -> None:
-        """Calls `wake` when a policy is due for a check."""
-        self._wake = wake
 
     def _make_due(self, keys: Iterable[str]) -> None:
         self.due.update(dict.fromkeys(keys))
@@ -421,10 +416,6 @@ class LocalPolicies(KnownPolicies[_Known]):
         """True if the policy was refused, and its pods wait for it."""
         known = self._known.get(key)
         return known is not None and known.refused is not None and self._waits and bool(known.bases)
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def nothing_delegated(bases: Sequence[CompiledPolicy]) -> str:

@@ -35,10 +35,6 @@ _Key = tuple[str, str, str, str]
 """(scheduler name, namespace, priority class, the policy that the pod names)"""
 
 
-def _do_nothing() -> None:
-    pass
-
-
 def _unlabelled(_namespace: str) -> Mapping[str, str]:
     return {}
 
@@ -75,7 +71,6 @@ class PolicySet(KnownPolicies[KnownPolicy]):
         self._waits = settings.waits_for_bad_policies
         self.outdated: set[str] = set()
         """The names of refused policies that must be applied again, because the plugins or the signals have changed."""
-        self._wake: Callable[[], None] = _do_nothing
         self._served: dict[str, ServedName] = {}
         """The policies of each scheduler name."""
         self._refused = 0
@@ -123,10 +118,6 @@ class PolicySet(KnownPolicies[KnownPolicy]):
             spec = None if generation else raw.get("spec")
             self._replace(name, KnownPolicy(uid, generation, spec, result, active, refused))
         return result
-
-    def listen(self, wake: Callable[[], None]) -> None:
-        """Calls `wake` when policies become outdated."""
-        self._wake = wake
 
     @property
     def signal_names(self) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from podwright.api.configuration.documents import read_document
-from podwright.api.configuration.extenders import shown_url
 from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.framework.args import decode
 from podwright.core.framework.validation import Problem, declared
@@ -69,11 +68,6 @@ class Prometheus:
     node_label: str = "node"
     ca_file: str = ""
     bearer_token_file: str = ""
-
-    @property
-    def shown_url(self) -> str:
-        """The URL in messages, without a password."""
-        return shown_url(self.url)
 
     def problems(self, where: str) -> Iterator[Problem]:
         for name, value in (("url", self.url), ("query", self.query), ("nodeLabel", self.node_label)):

@@ -67,10 +67,7 @@ class PolicyKind:
 
     def listen(self, wake: Callable[[], None], relist: Callable[[], None]) -> None:
         """`wake`: called when something is due; `relist`: when something is outdated."""
-        if self._local:
-            self._set.local.listen(wake)
-        else:
-            self._set.listen(relist)
+        (self._set.local if self._local else self._set).listen(wake if self._local else relist)
 
     def announce(self, namespaces: frozenset[str]) -> None:
         if self._local:

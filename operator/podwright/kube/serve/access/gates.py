@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -12,8 +11,6 @@ from podwright.kube.serve.answers.explanations import PATH
 from podwright.kube.serve.answers.pod_resources import RESOURCES_PATH
 from podwright.kube.serve.answers.shadow_reports import SHADOW_PATH
 from podwright.kube.serve.page.sight import DATA, EVERYTHING, SIGHT, Sight, is_foreign, wanted_namespace
-
-log = logging.getLogger(__name__)
 
 PUBLIC: Final = ("/livez", "/readyz", "/healthz")
 """The paths of plain HTTP that everybody may read, with the paths below them."""
