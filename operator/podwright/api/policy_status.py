@@ -11,7 +11,6 @@ lastTransitionTime while its status stays the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final, Literal, Protocol
 
@@ -23,6 +22,7 @@ from podwright.core.framework.args import encode
 from podwright.core.framework.validation import ATOMIC, declared, unique_by
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import mapping_at
+from podwright.core.objects.times import rfc3339
 
 ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
@@ -310,11 +310,6 @@ def says_accepted(raw: Mapping[str, Any]) -> bool:
     """
     found = conditions_by_type(mapping_at(raw, "status")).get(ACCEPTED, {})
     return found.get("status") == "True" and found.get("observedGeneration") == identity_of(raw)[2]
-
-
-def rfc3339(seconds: float) -> str:
-    """A time in seconds since the epoch as the API has it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _work(work: Work) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from functools import partial
 from typing import Any, Final
 
 from podwright.api.own_objects import CheckedStatus, accepted, checked_status, conditions, count
-from podwright.api.policy_status import ACTIVE, Condition, UntimedCondition, rfc3339
+from podwright.api.policy_status import ACTIVE, Condition, UntimedCondition
 from podwright.api.scheduler_policy import LastAccepted
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import declared, unique_by
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
+from podwright.core.objects.times import rfc3339
 from podwright.core.queues.amounts import amount_text, unit_of
 from podwright.core.queues.queues import Queues
 from podwright.core.queues.shares import UNBOUNDED

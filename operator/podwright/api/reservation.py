@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from podwright.api.own_objects import CheckedStatus, accepted, checked_status, conditions, count, read_object
-from podwright.api.policy_status import ACTIVE, Condition, UntimedCondition, rfc3339
+from podwright.api.policy_status import ACTIVE, Condition, UntimedCondition
 from podwright.api.scheduler_policy import GROUP
 from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
 from podwright.api.spec.match import NAMESPACE, Selector
@@ -24,6 +24,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import Owner, parse_time
 from podwright.core.objects.resources import is_qualified_name, resource_list
 from podwright.core.objects.selectors import EVERYTHING
+from podwright.core.objects.times import rfc3339
 from podwright.core.state.reservations import Replaced, Reservation, Reservations, Slot
 
 RESERVATION_KIND: Final = "Reservation"

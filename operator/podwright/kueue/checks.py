@@ -29,6 +29,7 @@ from typing import Any, Final, Literal
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import Raw
+from podwright.core.objects.times import rfc3339
 from podwright.core.state.deadline import TookLongError
 from podwright.engine.engine import Engine
 from podwright.engine.planning.elsewhere import NoChildAnswerError
@@ -39,7 +40,6 @@ from podwright.kube.client.errors import if_there, is_conflict, is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import APPLY_PATCH, MERGE_PATCH
 from podwright.kube.client.retry import retry_until_answered
-from podwright.kube.client.times import rfc3339
 from podwright.kueue.decision import Fits, Lacks, decide
 from podwright.kueue.options import CheckOptions
 from podwright.kueue.places import APPLY, UID_LABEL, WORKLOAD_OF, HeldPlaces

@@ -16,12 +16,12 @@ from podwright.api.scheduler_policy import GROUP
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.durations import format_duration
 from podwright.core.objects.raw import Raw
+from podwright.core.objects.times import rfc3339
 from podwright.engine.engine import Engine
 from podwright.kube.client.errors import if_there
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import APPLY_PATCH
 from podwright.kube.client.retry import retry_until_answered
-from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import RESERVATION
 from podwright.kueue.decision import PlacedPodSet
 from podwright.kueue.pod_sets import PLACE_LABEL

@@ -9,13 +9,14 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, Final
 
-from podwright.api.policy_status import ACCEPTED, ACTIVE, conditions_by_type, rfc3339
+from podwright.api.policy_status import ACCEPTED, ACTIVE, conditions_by_type
 from podwright.api.queue_status import usage_of
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
 from podwright.core.objects.raw import Raw, mapping_at, value_at
+from podwright.core.objects.times import rfc3339
 from podwright.core.queues.amounts import amount_text, unit_of
 from podwright.core.queues.flavors import of_flavor
 from podwright.core.queues.queues import QueueRules, Queues

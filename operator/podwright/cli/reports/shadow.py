@@ -7,8 +7,8 @@ from typing import Final
 
 from podwright.api.policy_status import percent
 from podwright.core.objects.raw import Raw
+from podwright.core.objects.times import rfc3339
 from podwright.core.objects.wording import counted
-from podwright.kube.client.times import rfc3339
 
 GROUPS_SHOWN: Final = 10
 """The last of the pod groups whose pods were not compared."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
@@ -31,6 +30,7 @@ from podwright.core.gangs.simulation import WORK_OF_A_TRIAL
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo, parse_time
 from podwright.core.objects.pod_group import PodGroup
+from podwright.core.objects.times import rfc3339
 from podwright.core.plugins.default_preemption import NEVER
 from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.preemption.budgets import KIND, BudgetRules
@@ -92,8 +92,7 @@ class GroupPreemptor:
         if never_preempts(group, pods):
             return unschedulable(_PREFIX + NEVER)
         if self.now < (until := preempts_from(group, pods)):
-            moment = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            return unschedulable(f"{_PREFIX}not before {moment}, as spec.preemptionDelay says")
+            return unschedulable(f"{_PREFIX}not before {rfc3339(until)}, as spec.preemptionDelay says")
         priority = priority_of(group, pods)
         nominations = _nominations(cache, pods)
         if _is_ongoing(cache, set(nominations.values()), pods[0], priority):

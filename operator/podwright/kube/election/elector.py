@@ -20,11 +20,11 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.dataclass import dataclass
+from podwright.core.objects.times import rfc3339_micro
 from podwright.engine.records.log_fields import EACH_TIME, V6
 from podwright.kube.client.errors import UnreachableError, is_conflict, is_not_found
 from podwright.kube.election.lease import Lease, LeaseRecord
@@ -178,7 +178,7 @@ class Elector:
         if not ours and self._clock() < self._taken_until:
             return False
         transitions = 0 if record is None else record.transitions + (not ours)
-        await self._write({"acquireTime": _timestamp(), "leaseTransitions": transitions}, record)
+        await self._write({"acquireTime": rfc3339_micro(time.time()), "leaseTransitions": transitions}, record)
         return True
 
     async def _renew(self) -> bool:
@@ -194,11 +194,13 @@ class Elector:
             what = "deleted" if self._observed is None else "changed"
             log.warning("someone has %s lease %s, which is ours; writing it again", what, self.lease)
             self._slow_path()
-            await self._write({"acquireTime": _timestamp()} if self._observed is None else {}, self._observed)
+            await self._write(
+                {"acquireTime": rfc3339_micro(time.time())} if self._observed is None else {}, self._observed
+            )
         return True
 
     async def _give_up(self) -> bool:
-        now = _timestamp()
+        now = rfc3339_micro(time.time())
         spec = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "acquireTime": now, "renewTime": now}
         record = self._observed
         while record is not None and record.holder == self.identity:
@@ -218,7 +220,7 @@ class Elector:
         own = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": math.ceil(self._times.lease_duration),
-            "renewTime": _timestamp(),
+            "renewTime": rfc3339_micro(time.time()),
             **spec,
         }
         self._observe(await self.lease.write(own, earlier))
@@ -278,7 +280,3 @@ class Elector:
                     return True
                 expiry.reschedule(loop.time() + left)
         return False
-
-
-def _timestamp() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

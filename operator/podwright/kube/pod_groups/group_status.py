@@ -16,12 +16,12 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod_group import APIS, GROVE_KIND, KAI_KIND, KIND, VOLCANO_KIND, PodGroup, group_key
 from podwright.core.objects.raw import mapping_at
+from podwright.core.objects.times import rfc3339
 from podwright.core.state.object_store import key_of
 from podwright.engine.ports import UNSCHEDULABLE, Verdict
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import MERGE_PATCH, STRATEGIC_PATCH
 from podwright.kube.client.object_metadata import conditions_of
-from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import Resource
 from podwright.kube.pod_groups import kai_conditions
 from podwright.kube.write.queued_status import QueuedStatusWriter

@@ -32,8 +32,8 @@ from podwright.core.objects.pod_group import (
     PodGroup,
     groups_named,
 )
+from podwright.core.objects.times import rfc3339
 from podwright.engine.engine import Engine
-from podwright.kube.client.times import rfc3339
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.watch.reflector import TakesPodTexts
 

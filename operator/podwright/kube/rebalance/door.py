@@ -16,10 +16,10 @@ from podwright.api.rebalance_policy import parse_rebalance_policy
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.raw import Raw, value_at
+from podwright.core.objects.times import rfc3339
 from podwright.core.rebalance.rules import WARNINGS
 from podwright.engine.rebalance.rebalancing import Progress
 from podwright.engine.rebalance.recent import RecentMoves
-from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import REBALANCE_POLICY
 from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.write.object_status import SeenObject

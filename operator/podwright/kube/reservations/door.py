@@ -16,11 +16,11 @@ from typing import Any, Final
 from podwright.api.reservation import LONGEST, object_of, parse_reservation, status_of
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.raw import Raw
+from podwright.core.objects.times import rfc3339
 from podwright.core.state.reservations import Reservation
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import APPLY_PATCH
-from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import RESERVATION
 from podwright.kube.watch.checked_door import CheckedDoor
 from podwright.kube.write.object_status import Request, SeenObject

@@ -23,6 +23,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import shrink
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.times import rfc3339_micro
 from podwright.engine.outcomes.binding.concurrency import FEW, ConcurrencyLimit
 from podwright.engine.ports import Regarding
 from podwright.engine.records.log_fields import V6
@@ -30,7 +31,6 @@ from podwright.kube.client.errors import ApiError, is_not_found, is_retryable, i
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import STRATEGIC_PATCH
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.client.times import rfc3339_micro
 from podwright.kube.kinds import EVENT
 from podwright.kube.write.work_queue import until_idle
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.times import rfc3339
 from podwright.engine.outcomes.binding.limiter import BindLimiter
 from podwright.engine.ports import EvictionEvent, Recorder, Regarding, preempted_by, preempting
 from podwright.engine.records.log_fields import fields
@@ -25,7 +26,6 @@ from podwright.kube.client.errors import is_conflict, is_not_found, is_retryable
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import STRATEGIC_PATCH
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import POD
 
 log = logging.getLogger(__name__)

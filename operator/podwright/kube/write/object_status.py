@@ -18,11 +18,11 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.raw import Raw, mapping_at
+from podwright.core.objects.times import rfc3339
 from podwright.kube.client.errors import is_not_found, status_of, uid_mismatch
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON, JSON_PATCH
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import Resource
 from podwright.kube.write.write_limit import WRITES_PER_SECOND, WriteLimit
 

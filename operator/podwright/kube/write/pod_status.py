@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.times import rfc3339
 from podwright.engine.ports import Verdict
 from podwright.kube.client.media_types import STRATEGIC_PATCH
 from podwright.kube.client.object_metadata import resource_version
-from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import POD
 from podwright.kube.write.queued_status import QueuedStatusWriter
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from podwright.core.objects.times import rfc3339
 from podwright.core.objects.wording import counted
-from podwright.kube.client.times import rfc3339
 from podwright.simulator.explain.results import Cause, Explanation, PodState, PolicyRef, QueuePlace, Recorded, Rejected
 from podwright.simulator.live import LiveConnection
 from podwright.simulator.operator_client import Answer, ask

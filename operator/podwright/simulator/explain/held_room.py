@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from podwright.api.policy_status import rfc3339
+from podwright.core.objects.times import rfc3339
 from podwright.core.objects.wording import counted, listed
 from podwright.core.state.reservations import Reservation
 from podwright.simulator.explain.results import Cause

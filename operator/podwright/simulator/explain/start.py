@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil, inf
 
-from podwright.api.policy_status import rfc3339
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
@@ -19,6 +18,7 @@ from podwright.core.gangs.run_times import run_times_of
 from podwright.core.gangs.start_times import by_end, fewest_ended
 from podwright.core.objects.durations import format_duration
 from podwright.core.objects.pod import PodInfo, belongs_to_node
+from podwright.core.objects.times import rfc3339
 from podwright.core.objects.wording import counted, listed
 from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.groups import planner_for

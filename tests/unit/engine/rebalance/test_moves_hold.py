@@ -13,10 +13,10 @@ import pytest
 
 from podwright.core.objects.pod import belongs_to_node
 from podwright.core.objects.pod_group import PLUGINS_API, PLUGINS_KIND
+from podwright.core.objects.times import rfc3339
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.engine.rebalance import moves
 from podwright.engine.rebalance.recent import RecentMoves
-from podwright.kube.client.times import rfc3339
 from support.engine.kit import Rig, deciding, on_node, settle
 from support.properties import case_count
 from support.rebalance.fragmented import READY

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podwright.api import crd
-from podwright.kube.client.times import rfc3339
+from podwright.core.objects.times import rfc3339
 from podwright.kube.rebalance.door import RebalanceDoor, recent_of
 from podwright.kube.write import object_status
 from podwright.sandbox.schemas import Schema

@@ -7,7 +7,6 @@ else may have allocated or deleted it. Source: `bindClaim` in kube-scheduler's p
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
@@ -18,6 +17,7 @@ from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.devices.claims import FINALIZER, Allocation, ResourceClaim, parse_resource_claim
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.times import rfc3339
 from podwright.core.plugins.devices.binding_conditions import BindingFailedError, ready, timed_out, waits
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
 from podwright.core.plugins.devices.node_requests import NodeClaim
@@ -250,7 +250,7 @@ class ClaimWrites:
             if not _has(raw, allocation):
                 raise ClaimWriteError(f"claim {claim.key} got allocated elsewhere in the meantime")
         elif allocation is not None:
-            status["allocation"] = {**allocation.raw, "allocationTimestamp": _timestamp(self._handle.now())}
+            status["allocation"] = {**allocation.raw, "allocationTimestamp": rfc3339(self._handle.now())}
         elif not status.get("allocation"):
             raise ClaimWriteError(f"claim {claim.key} got deallocated elsewhere in the meantime")
         references = [entry for entry in status.get("reservedFor") or () if entry.get("uid") != consumer.uid]
@@ -401,8 +401,3 @@ def _with_finalizer(raw: Mapping[str, Any]) -> Raw:
 def _without_finalizer(raw: Mapping[str, Any]) -> Raw:
     left = [name for name in raw["metadata"].get("finalizers") or () if name != FINALIZER]
     return {**raw, "metadata": {**raw["metadata"], "finalizers": left}}
-
-
-def _timestamp(seconds: float) -> str:
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
