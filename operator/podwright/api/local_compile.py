@@ -188,7 +188,8 @@ def _merged(base: PolicySpec, local: LocalPolicy, classes: Classes) -> PolicySpe
     """
     own = local.spec
     strategy = base.strategy if own.strategy is None or own.strategy.type == "Custom" else own.strategy
-    plugins, config = _plugins_of(base), _config_of(base)
+    plugins = dict(base.plugins) if base.strategy.type == "Custom" else _sets(base.strategy)
+    config = _with_args(base.plugin_config, base.strategy, base.signals)
     if own.strategy is not None and own.strategy.type != "Custom":
         plugins = {key: each for key, each in plugins.items() if key not in _SCORING}
         config = _without_scoring_args(config, classes)
@@ -208,10 +209,6 @@ def _merged(base: PolicySpec, local: LocalPolicy, classes: Classes) -> PolicySpe
     )
 
 
-def _plugins_of(spec: PolicySpec) -> dict[str, PolicyPluginSet]:
-    return dict(spec.plugins) if spec.strategy.type == "Custom" else _sets(spec.strategy)
-
-
 def _sets(strategy: Strategy) -> dict[str, PolicyPluginSet]:
     """Returns the strategy's changes to the plugins, in the form of a policy with strategy type Custom."""
     return {
@@ -221,10 +218,6 @@ def _sets(strategy: Strategy) -> dict[str, PolicyPluginSet]:
         )
         for key, plugin_set in strategy_sets(strategy).items()
     }
-
-
-def _config_of(spec: PolicySpec) -> tuple[PolicyPluginArgs, ...]:
-    return _with_args(spec.plugin_config, spec.strategy, spec.signals)
 
 
 def _with_args(

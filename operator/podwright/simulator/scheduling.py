@@ -18,7 +18,7 @@ from random import Random
 from typing import Final
 
 from podwright.core.cycle import Decision, Placement, Rejection, schedule
-from podwright.core.framework.cluster_events import ClusterEvent, EventHint
+from podwright.core.framework.cluster_events import ClusterEvent
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
@@ -131,7 +131,7 @@ class Scheduling:
             cluster.clock,
             cluster.policies.sort_key,
             pre_enqueue=self._pre_enqueue,
-            hints_of=self._hints_of,
+            hints_of=lambda pod: cluster.policy_for(pod).hints,
             estimate=lambda pod: cluster.policy_for(pod).framework.estimate(pod),
             also_due=cluster.queues.turns.due_claims,
             waits=waits,
@@ -254,19 +254,19 @@ class Scheduling:
         else:
             self._fail(queued, decision.message, decision.plugin)
 
-    def _place(self, queued: QueuedPod, policy: ActivePolicy, placement: Placement) -> bool:
+    def _place(self, queued: QueuedPod, policy: ActivePolicy, placement: Placement) -> None:
         try:
             refused = self._carrier.place(policy.framework, placement)
         except PluginError as error:
             self._fail(queued, str(error), error.plugin)
-            return False
+            return
         if refused is not None:
             by = {refused.plugin} if refused.plugin else {plugin.name for plugin in policy.framework.filter_plugins}
             waits = refused.code is Code.PENDING
             self.queue.reject(queued, () if waits else by, by if waits else ())
             self._nominate(queued, "")
             self._pends(queued, refused.message or refused.code.text, by)
-            return False
+            return
         pod = queued.pod
         self.queue.done(pod.uid)
         landed = Landed(pod, placement.node_name, policy.label, placement.score)
@@ -275,7 +275,6 @@ class Scheduling:
         self.on_landed(landed)
         if len(self.queue):
             self.queue.move(ASSIGNED_POD_ADD, None, pod.on(placement.node_name))
-        return True
 
     def _reject(self, queued: QueuedPod, policy: ActivePolicy, decision: Rejection) -> None:
         plugins = _waits_for(policy, decision.status_plugins, decision.pending_plugins)
@@ -416,9 +415,6 @@ class Scheduling:
             return self._cluster.policy_for(pod).framework.pre_enqueue(pod)
         except PluginError as error:
             return Status(Code.ERROR, (str(error),), error.plugin)
-
-    def _hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
-        return self._cluster.policy_for(pod).hints
 
 
 def _waits_for(policy: ActivePolicy, plugins: frozenset[str], pending: frozenset[str]) -> frozenset[str]:

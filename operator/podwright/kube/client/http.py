@@ -90,7 +90,9 @@ class Http:
         used = connections.credentials
         answer = await connections.send(method, path, body, content_type, REQUEST_SECONDS, accept)
         if answer.status == 401:
-            connections = await self._reauthenticate(connections, used)
+            # Many requests may be refused at once. The first one loads the credentials.
+            await self._refused(connections, used)
+            connections = await self._connections()
             used = connections.credentials
             answer = await connections.send(method, path, body, content_type, REQUEST_SECONDS, accept)
             if answer.status == 401:
@@ -121,13 +123,12 @@ class Http:
         path: str,
         body: object = None,
         params: Mapping[str, str] | None = None,
-        accept: str = JSON,
     ) -> Any:
         """`call`, retried a few times. For reads, and for other requests that may be sent twice. Raises as `call` does.
 
         Without retries, work of many requests, such as a list in pages, would never finish if one request in ten fails.
         """
-        return await READ_RETRY.run(lambda: self.call(method, path, body, params=params, accept=accept))
+        return await READ_RETRY.run(lambda: self.call(method, path, body, params=params))
 
     async def page(
         self, path: str, params: Mapping[str, str], accept: str = JSON, loads: Callable[[bytes], Any] = loads
@@ -199,13 +200,6 @@ class Http:
         self._retired.append(connections)
         while len(self._retired) > 1:
             await self._retired.pop(0).close()
-
-    async def _reauthenticate(self, connections: _Connections, used: Credentials) -> _Connections:
-        """Connections with other credentials than the refused ones. Many requests may call this; the first one loads
-        the credentials.
-        """
-        await self._refused(connections, used)
-        return await self._connections()
 
     async def _refused(self, connections: _Connections, used: Credentials) -> None:
         self._source.refused(used)

@@ -49,7 +49,7 @@ class SignalFeeds:
         self._tasks: dict[SignalFeed, asyncio.Task[None]] = {}
         self._feeds = self.feeds_of(signals.values())
         metrics.compute(SIGNAL_AGE, self._ages)
-        metrics.compute(SIGNAL_NODES, self._nodes)
+        metrics.compute(SIGNAL_NODES, lambda: {(name,): intake.coverage(name).nodes for name in self._signals})
         self._count_errors()
 
     @property
@@ -147,9 +147,6 @@ class SignalFeeds:
             for name, defined in self._signals.items()
             if isfinite(defined.definition.staleness)
         }
-
-    def _nodes(self) -> Mapping[tuple[str, ...], float]:
-        return {(name,): float(self._intake.coverage(name).nodes) for name in self._signals}
 
 
 def feed_of(

@@ -116,7 +116,8 @@ def _enough(trials: Trials, pod: PodInfo, options: Iterable[tuple[str, Raw]]) ->
 def _explained(cluster: LoadedCluster, pod: PodInfo, trials: Trials | None) -> Explanation:
     found = Explanation(kind="Pod", name=pod.key, state=PodState.PENDING, nodes=cluster.cache.table.count)
     if pod.finished:
-        return replace(found, state=PodState.FINISHED, node=pod.node_name, causes=(_finished(pod),))
+        cause = Cause(reason="Finished", text=f"the pod has ended ({pod.phase})")
+        return replace(found, state=PodState.FINISHED, node=pod.node_name, causes=(cause,))
     if pod.terminating:
         return replace(found, state=PodState.TERMINATING, causes=(_terminating(pod),))
     policy = cluster.policies.of(pod)
@@ -141,7 +142,8 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, tr
         if unusable := cluster.accepted_by_operator.get(compiled.name):
             text = f"policy {compiled.name}, generation {compiled.generation}, cannot be used: {unusable}"
             return replace(found, causes=(Cause(reason="PolicyUnusable", text=text),))
-        return replace(found, state=PodState.WAITS_FOR_POLICY, causes=(_refused(policy, pod),))
+        cause = Cause(reason="PolicyNotAccepted", text=f"the pod waits because {policy.why_waits(pod)}")
+        return replace(found, state=PodState.WAITS_FOR_POLICY, causes=(cause,))
     try:
         tried_now = _tried(policy.framework, cluster, pod, found, trials)
         if trials and tried_now.state is PodState.PENDING and not trials.cut_short:
@@ -214,10 +216,6 @@ def _decided(
 # What keeps a pod from being scheduled at all
 
 
-def _finished(pod: PodInfo) -> Cause:
-    return Cause(reason="Finished", text=f"the pod has ended ({pod.phase})")
-
-
 def _terminating(pod: PodInfo) -> Cause:
     if pod.node_name:
         return Cause(reason="Terminating", text=f"the pod is being deleted, and ends on {pod.node_name}")
@@ -231,10 +229,6 @@ def _not_served(cluster: LoadedCluster, pod: PodInfo) -> Cause:
         f"{did_you_mean(pod.scheduler_name, served) or f': served are {listed(served)}'}"
     )
     return Cause(reason="SchedulerNameNotServed", text=text)
-
-
-def _refused(policy: ActivePolicy, pod: PodInfo) -> Cause:
-    return Cause(reason="PolicyNotAccepted", text=f"the pod waits because {policy.why_waits(pod)}")
 
 
 def _without_template(cluster: LoadedCluster, pod: PodInfo, name: str) -> str:

@@ -89,15 +89,11 @@ Progress = Callable[[str, int, int], object]
 """Called with the candidate's name, how many events are done, and how many there are."""
 
 
-def _silent(_name: str, _done: int, _total: int) -> None:
-    pass
-
-
 def replay(
     stream: ReplayStream,
     candidates: Iterable[ReplayCandidate],
     options: ReplayOptions | None = None,
-    progress: Progress = _silent,
+    progress: Progress = lambda *_: None,
 ) -> list[Scorecard]:
     """Replays the stream. Returns the scorecards, in the order of the candidates. Raises ReplayError for a policy that
     is not accepted.

@@ -13,7 +13,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -79,12 +79,8 @@ class Connections:
         """The connection to drop if there are too many bytes: as `least_deserving`, but of the peer that has sent most
         bytes, and among its connections that have sent any. There must be one.
         """
-        mine = max(self._of.values(), key=_bytes_of)
+        mine = max(self._of.values(), key=lambda mine: sum(each.byte_count for each in mine))
         return _oldest([connection for connection in mine if connection.byte_count])
-
-
-def _bytes_of(connections: Iterable[Connection]) -> int:
-    return sum(connection.byte_count for connection in connections)
 
 
 def _oldest(connections: Sequence[Connection]) -> Connection:

@@ -19,6 +19,7 @@ from podwright.core.gangs.decisions import GangDecision, GangPlacement, GangReje
 from podwright.core.gangs.gang_preemption import priority_of
 from podwright.core.gangs.plan import GangPlanner, decide
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS, NAMED_OTHERWISE, PodGroup
 from podwright.core.objects.resources import PODS
@@ -26,16 +27,14 @@ from podwright.core.objects.wording import counted, listed
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.plugins.resources.explained import lacking, with_less
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
-from podwright.core.preemption.budgets import BudgetRules
-from podwright.core.preemption.queue_claims import claim_of
 from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.node_edits import creation, shapes
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import combined
-from podwright.simulator.explain.changes.queues import held_back, least_guarantee, lifts, priorities_above
-from podwright.simulator.explain.changes.trials import ClusterChange, Trials
+from podwright.simulator.explain.changes.queues import held_back, least_guarantees, lifts, priorities_above
+from podwright.simulator.explain.changes.trials import ClusterChange, Trials, least_that_helps, of_each_kind
 from podwright.simulator.explain.results import Change, Edit, victims_of
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
 from podwright.simulator.trial import Trial
@@ -139,12 +138,7 @@ class GroupChanges:
             yield planned
         limited = bounds and bounds[0].kind == "limit"
         yield from islice(self._above_others(priorities_above(cluster, self._pod) if limited else ()), 1)
-        kinds: set[str] = set()
-        for lift in lifts(cluster, waiting, needed, bounds, raised):
-            kind = lift.text.partition(" ")[0]
-            if kind not in kinds and (change := self._lifted(lift)) is not None:
-                kinds.add(kind)
-                yield change
+        yield from of_each_kind(lifts(cluster, waiting, needed, bounds, raised), self._lifted)
 
     def _of_share(self, decision: GangRejection) -> Iterator[Change]:
         """The least guarantee with which the group may have pods of other queues evicted, if it may not now."""
@@ -152,11 +146,8 @@ class GroupChanges:
         if decision.preemption is not None or QUEUE_QUOTA in decision.plugins or not cluster.queues.active:
             return
         needed = waiting[: max(1, cache.groups.lacking(self._group))]
-        for place, _ in cluster.queues.places.shared_by(needed):
-            priority = priority_of(self._group, needed)
-            claim = claim_of(cache, needed, priority, BudgetRules(()), cluster.clock(), place)
-            if (found := least_guarantee(cluster, claim, partial(self._lifted, further=False))) is not None:
-                yield found
+        priority = priority_of(self._group, needed)
+        yield from least_guarantees(cluster, needed, priority, partial(self._lifted, further=False))
 
     def _lifted(self, lift: ClusterChange, *, further: bool = True) -> Change | None:
         """The change of the cluster, if it places the group: at once, after preemption, or with a `further` change."""
@@ -220,26 +211,18 @@ class GroupChanges:
         """The fewest further nodes like one of those that exist, at most one for each member that lacks one."""
         waiting, most = self._waiting, min(most, _MOST_NODES)
 
-        def with_nodes(count: int) -> tuple[str, tuple[Edit, ...]]:
+        def with_nodes(node: Node, count: int) -> Change | None:
             self._trials.tried[f"{counted(count, 'more node')} like {node.name}"] = None
             with self._trials.more_nodes(node.name, count) as added:
                 placed = _node_of(self._plan(waiting), self._pod)
-                made = [edit for each in added for edit in creation(self._trials.cache, each)] if placed else ()
-                return placed, tuple(made)
+                edits = tuple(edit for each in added for edit in creation(self._trials.cache, each)) if placed else ()
+            text = f"{'one more node' if count == 1 else f'{count} more nodes'} like {node.name}"
+            return Change(of="cluster", text=text, node=placed, edits=edits) if placed else None
 
         nodes = [info.present for info in list(self._trials.cache.nodes.values()) if info.node is not None]
         for node in [*shapes(iter(nodes), _SHAPES)]:
-            too_few, enough, found = 0, most, with_nodes(most)
-            while found[0] and enough - too_few > 1:
-                middle = (too_few + enough) // 2
-                fewer = with_nodes(middle)
-                if fewer[0]:
-                    enough, found = middle, fewer
-                else:
-                    too_few = middle
-            if found[0]:
-                text = f"{'one more node' if enough == 1 else f'{enough} more nodes'} like {node.name}"
-                yield Change(of="cluster", text=text, node=found[0], edits=found[1])
+            if (found := least_that_helps(most, partial(with_nodes, node))) is not None:
+                yield found
                 return
 
     def _smaller(self, fit: int = 0) -> Iterator[Change]:
@@ -271,18 +254,8 @@ class GroupChanges:
         nearest node.
         """
         for less in self._lacking(decision):
-            best: Change | None = None
-            enough, too_little = _PARTS, 0
-            while enough - too_little > (0 if best is None else 1):
-                parts = enough if best is None else (enough + too_little) // 2
-                if (change := self._with_less(less, parts)) is not None:
-                    best, enough = change, parts
-                elif best is None:
-                    break
-                else:
-                    too_little = parts
-            if best is not None:
-                yield best
+            if (found := least_that_helps(_PARTS, partial(self._with_less, less))) is not None:
+                yield found
                 return
 
     def _lacking(self, decision: GangRejection) -> Iterator[Mapping[str, int]]:

@@ -18,7 +18,8 @@ from podwright.core.objects.durations import format_duration
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.wording import listed
-from podwright.core.preemption.queue_claims import QueueClaim
+from podwright.core.preemption.budgets import BudgetRules
+from podwright.core.preemption.queue_claims import QueueClaim, claim_of
 from podwright.core.queues.amounts import amount_text
 from podwright.core.queues.bound import Bound
 from podwright.core.queues.membership import USER_LABEL
@@ -27,7 +28,7 @@ from podwright.core.queues.tree import NO_QUOTA
 from podwright.kube.queues.kinds import SCHEDULING_QUEUES
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import OPTIONS
-from podwright.simulator.explain.changes.trials import ClusterChange, with_objects, without_pods
+from podwright.simulator.explain.changes.trials import ClusterChange, least_that_helps, with_objects, without_pods
 from podwright.simulator.explain.results import Change, Edit
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.queue_objects import with_amount
@@ -117,34 +118,38 @@ class _Raised:
         return _of_queues(self._cluster, " and ".join(self._texts), self._raws)
 
 
-def least_guarantee(
-    cluster: LoadedCluster, claim: QueueClaim | None, lifted: Callable[[ClusterChange], Change | None]
+def least_guarantees(
+    cluster: LoadedCluster, pods: Sequence[PodInfo], priority: int, lifted: Callable[[ClusterChange], Change | None]
+) -> Iterator[Change]:
+    """For each place whose queues share: the least guarantees with which these pods of a queue, which have this
+    priority, get what they need. `lifted`: what a change of the cluster leads to.
+    """
+    for place, _ in cluster.queues.places.shared_by(pods):
+        claim = claim_of(cluster.cache, pods, priority, BudgetRules(()), cluster.clock(), place)
+        if claim is not None and (found := _least_guarantee(cluster, claim, lifted)) is not None:
+            yield found
+
+
+def _least_guarantee(
+    cluster: LoadedCluster, claim: QueueClaim, lifted: Callable[[ClusterChange], Change | None]
 ) -> Change | None:
     """The least guarantees with which a claim may take what it needs from queues that are above theirs: of its own
-    queue, or of those above that are at their shares, or of both. `lifted`: what a change of the cluster leads to.
+    queue, or of those above that are at their shares, or of both.
     """
-    over = [] if claim is None else [bound for _, bound in claim.above_share()]
+    over = [bound for _, bound in claim.above_share()]
     names = [*dict.fromkeys(bound.queue for bound in over)][:_MOST_LEVELS]
     options = (tuple(names[first:last]) for last in range(1, len(names) + 1) for first in (last - 1, 0))
     for raised in dict.fromkeys(options):
         some = [bound for bound in over if bound.queue in raised]
-        best, enough, too_little = None, _PARTS, 0
-        while enough - too_little > (best is not None):
-            parts = enough if best is None else (enough + too_little) // 2
-            change = _guaranteed(cluster, some, parts)
-            if change is not None and (found := lifted(change)) is not None:
-                best, enough = found, parts
-            elif best is None:
-                break
-            else:
-                too_little = parts
-        if best is not None:
-            return best
+        if (found := least_that_helps(_PARTS, partial(_guaranteed, cluster, some, lifted))) is not None:
+            return found
     return None
 
 
-def _guaranteed(cluster: LoadedCluster, bounds: Sequence[Bound], parts: int) -> ClusterChange | None:
-    """The guarantees raised by `parts` of the _PARTS of the way to what the bounds ask for."""
+def _guaranteed(
+    cluster: LoadedCluster, bounds: Sequence[Bound], lifted: Callable[[ClusterChange], Change | None], parts: int
+) -> Change | None:
+    """What comes of guarantees that are raised by `parts` of the _PARTS of the way to what the bounds ask for."""
     with Trial(cluster) as trial:
         raised = _Raised(cluster, trial)
         for each in bounds:
@@ -152,7 +157,7 @@ def _guaranteed(cluster: LoadedCluster, bounds: Sequence[Bound], parts: int) -> 
             after = before + -(-(each.limit + each.over - before) * parts // _PARTS)
             if after > before and not raised.set(each.queue, "guarantee", each.resource, before, after):
                 return None
-    return raised.change()
+    return lifted(raised.change())
 
 
 def least(amounts: Sequence[Mapping[str, int]], needed: int) -> Mapping[str, int]:

@@ -25,8 +25,6 @@ from podwright.core.plugins.devices.explained import open_claims
 from podwright.core.plugins.resources.explained import with_less
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.volumes.explained import claim_users
-from podwright.core.preemption.budgets import BudgetRules
-from podwright.core.preemption.queue_claims import claim_of
 from podwright.core.queues.bound import Bound
 from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import QUEUE_QUOTA
@@ -39,13 +37,13 @@ from podwright.simulator.explain.changes.patches import difference, merged
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
 from podwright.simulator.explain.changes.queues import (
     held_back,
-    least_guarantee,
+    least_guarantees,
     lifts,
     other_queues,
     priorities_above,
 )
 from podwright.simulator.explain.changes.rules import without_rule
-from podwright.simulator.explain.changes.trials import ClusterChange, Trials, without_pods
+from podwright.simulator.explain.changes.trials import ClusterChange, Trials, of_each_kind, without_pods
 from podwright.simulator.explain.changes.volumes import emptied, labels_reaching, lacking, remounted
 from podwright.simulator.explain.results import Change, Edit, victims_of
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
@@ -165,12 +163,8 @@ class ChangeSearch:
         yield from islice(self._of_less(bounds), 1)
         limited = bounds and bounds[0].kind == "limit"
         yield from islice(self._above_others(priorities_above(cluster, pod)) if limited else (), 1)
-        kinds: set[str] = set()
-        for lift in lifts(cluster, [pod], 1, bounds, raised):
-            kind = lift.text.partition(" ")[0]
-            if kind not in kinds and not self._spent and (change := self._lifted(lift)) is not None:
-                kinds.add(kind)
-                yield change
+        further = takewhile(lambda _: not self._spent, lifts(cluster, [pod], 1, bounds, raised))
+        yield from of_each_kind(further, self._lifted)
 
     def _of_share(self) -> Iterator[Change]:
         """The least guarantee with which the pod may have pods of other queues evicted, if it may not now."""
@@ -178,10 +172,7 @@ class ChangeSearch:
         if pre_filter is not None or not cluster.queues.active or not cluster.queues.queue_of(pod):
             return
         if not self._spent and self._trials.preempts(pod) is None:
-            for place, _ in cluster.queues.places.shared_by((pod,)):
-                claim = claim_of(self._cache, (pod,), pod.priority, BudgetRules(()), cluster.clock(), place)
-                if (found := least_guarantee(cluster, claim, partial(self._lifted, further=False))) is not None:
-                    yield found
+            yield from least_guarantees(cluster, (pod,), pod.priority, partial(self._lifted, further=False))
 
     def _of_less(self, found: Sequence[Bound]) -> Iterator[Change]:
         """The pod with the requests for which the limits leave enough, or in another queue."""

@@ -138,6 +138,29 @@ class Trials:
             yield
 
 
+def least_that_helps(most: int, attempt: Callable[[int], Change | None]) -> Change | None:
+    """The change for the least number that helps, if all greater ones help, too; None if `most` does not help."""
+    found, enough, too_little = attempt(most), most, 0
+    while found is not None and enough - too_little > 1:
+        middle = (enough + too_little) // 2
+        fewer = attempt(middle)
+        if fewer is None:
+            too_little = middle
+        else:
+            found, enough = fewer, middle
+    return found
+
+
+def of_each_kind(changes: Iterable[ClusterChange], helps: Callable[[ClusterChange], Change | None]) -> Iterator[Change]:
+    """The first change of each kind that helps. The kind is the first word of the text."""
+    kinds: set[str] = set()
+    for each in changes:
+        kind = each.text.partition(" ")[0]
+        if kind not in kinds and (change := helps(each)) is not None:
+            kinds.add(kind)
+            yield change
+
+
 def with_objects(text: str, edits: Iterable[Edit], objects: Sequence[tuple[str, Mapping[str, Any]]]) -> ClusterChange:
     """Added or changed objects, by kind."""
     return ClusterChange(text, tuple(edits), partial(_set_objects, objects))
