@@ -18,7 +18,7 @@ from rich.table import Table
 from podwright.cli.flags.cluster import load_options, with_gathering, with_policies
 from podwright.cli.flags.common import file_to_read, output_format
 from podwright.cli.printable import color_system, echo, plain, write
-from podwright.core.objects.wording import counted
+from podwright.core.objects.wording import counted, first_of
 from podwright.simulator.manifests import ManifestError, read_manifests
 from podwright.simulator.replay import run as replays
 from podwright.simulator.replay.meter import Prices
@@ -267,9 +267,8 @@ def _show(cards: Sequence[Scorecard], output: str) -> None:
             console.print(table)
         for card in cards:
             if card.gangs:
-                more = len(card.gangs) - MOST_GANGS
                 echo(f"{card.policy}: {counted(len(card.gangs), 'gang')} left waiting at the end")
-                for line in (*card.gangs[:MOST_GANGS], *([f"and {more:,} more"] if more > 0 else ())):
+                for line in first_of(card.gangs, MOST_GANGS):
                     echo(f"  {line}")
         for card in cards:
             echo(f"{card.policy}: {card.attempts:,} attempts in {card.cpu_seconds:.1f} s of CPU time", err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Final
 
 import click
@@ -15,6 +14,7 @@ from podwright.cli.flags.common import OUTPUT_FILE
 from podwright.cli.flags.connection import ANNOTATIONS, OPERATOR_NAMESPACE, with_connection
 from podwright.cli.printable import echo
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND
+from podwright.core.objects.wording import first_of
 from podwright.kube.options.values import SIGNALS
 from podwright.simulator.live import LiveConnection, snapshot_of
 from podwright.simulator.made_groups import ReadOwners, kind_of
@@ -79,7 +79,5 @@ def snapshot(
     counts = Counter(str(raw["kind"]) for raw in taken.objects)
     others = len(taken.objects) - counts[NODE_KIND.kind] - counts[POD_KIND.kind]
     click.echo(f"{counts[NODE_KIND.kind]:,} nodes, {counts[POD_KIND.kind]:,} pods, {others:,} other objects", err=True)
-    for name, why in islice(taken.missing.items(), SHOWN_MISSING):
-        echo(f"without {name}: {why}", err=True)
-    if len(taken.missing) > SHOWN_MISSING:
-        echo(f"and {len(taken.missing) - SHOWN_MISSING:,} more", err=True)
+    for line in first_of((f"without {name}: {why}" for name, why in taken.missing.items()), SHOWN_MISSING):
+        echo(line, err=True)

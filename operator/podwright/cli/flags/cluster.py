@@ -16,7 +16,7 @@ from podwright.cli.flags.connection import AS_GROUPS, AS_USER
 from podwright.cli.flags.policies import emulated_version, feature_gates, policy_flags
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
 from podwright.core.objects.resources import CPU
-from podwright.core.objects.wording import counted
+from podwright.core.objects.wording import first_of
 from podwright.kube.client.credentials.credentials import namespace_of
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.log_format import one_line
@@ -158,10 +158,8 @@ def defined_signals(file: str | None) -> Signals:
 
 
 def _report(cluster: LoadedCluster) -> None:
-    for problem in cluster.problems[:SHOWN_PROBLEMS]:
-        click.echo(one_line(f"Problem: {problem}"), err=True)
-    if len(cluster.problems) > SHOWN_PROBLEMS:
-        click.echo(f"and {counted(len(cluster.problems) - SHOWN_PROBLEMS, 'more problem')}", err=True)
+    for line in first_of((f"Problem: {each}" for each in cluster.problems), SHOWN_PROBLEMS, "problem"):
+        click.echo(one_line(line), err=True)
     if cluster.ignored:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(cluster.ignored.items()))
         click.echo(one_line(f"Left out, because scheduling does not depend on them: {kinds}"), err=True)

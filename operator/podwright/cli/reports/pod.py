@@ -15,7 +15,7 @@ import click
 
 from podwright.api.compile import BUILT_IN
 from podwright.core.objects.dataclass import dataclass
-from podwright.core.objects.wording import counted
+from podwright.core.objects.wording import counted, first_of
 
 Answer = Mapping[str, Any]
 
@@ -138,10 +138,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     for queue in answer.get("queuesNotAccepted") or ():
         yield f"Queue {queue['name']} is not accepted: {queue['message']}"
     problems = [*(answer.get("groupingsNotAccepted") or ()), *(answer.get("problems") or ())]
-    for problem in problems[:_PROBLEMS_SHOWN]:
-        yield f"Problem: {problem}"
-    if len(problems) > _PROBLEMS_SHOWN:
-        yield f"and {counted(len(problems) - _PROBLEMS_SHOWN, 'more problem')}"
+    yield from first_of((f"Problem: {problem}" for problem in problems), _PROBLEMS_SHOWN, "problem")
     missing = answer.get("missingKinds") or ()
     if missing:
         yield (

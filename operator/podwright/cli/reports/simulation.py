@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from podwright.core.objects.resources import CPU, MEMORY
-from podwright.core.objects.wording import counted
+from podwright.core.objects.wording import counted, first_of
 from podwright.simulator.results import NodeResult, SimulationResult, Totals, Unplaced
 
 _SHOWN: Final = 20
@@ -27,19 +27,19 @@ def report(result: SimulationResult, *, wide: bool) -> Iterator[str]:
     if result.gangs:
         yield ""
         yield click.style(f"{counted(len(result.gangs), 'gang')} would wait", bold=True)
-        yield from _cut([f"  {each}" for each in result.gangs], most)
+        yield from _indented(result.gangs, most)
     if result.preempted:
         yield ""
         yield click.style(f"{counted(len(result.preempted), 'pod')} would be preempted", bold=True)
-        yield from _cut([f"  {each.pod} on {each.node}, by {each.by}" for each in result.preempted], most)
+        yield from _indented((f"{each.pod} on {each.node}, by {each.by}" for each in result.preempted), most)
     if result.gone:
         yield ""
         yield f"{counted(len(result.gone), 'pod')} would be gone and not recreated"
-        yield from _cut([f"  {pod}" for pod in result.gone], most)
+        yield from _indented(result.gone, most)
     if result.blockers:
         yield ""
         yield click.style(f"{counted(len(result.blockers), 'pod')} would not be evicted", bold=True)
-        yield from _cut([f"  {each.pod} on {each.node}: {each.why}" for each in result.blockers], most)
+        yield from _indented((f"{each.pod} on {each.node}: {each.why}" for each in result.blockers), most)
     yield ""
     yield from _usage(result.before, result.after)
     if wide and result.changes:
@@ -79,8 +79,8 @@ def _pending(pending: Sequence[Unplaced], most: int | None) -> Iterator[str]:
     for (message, plugins), pods in sorted(reasons.items(), key=lambda item: -len(item[1])):
         names = ", ".join(each.pod for each in pods[: None if most is None else 3])
         more = f" and {len(pods) - 3:,} more" if most is not None and len(pods) > 3 else ""
-        lines.append(f"  {names}{more}: {message}{f' [{plugins}]' if plugins else ''}")
-    yield from _cut(lines, most)
+        lines.append(f"{names}{more}: {message}{f' [{plugins}]' if plugins else ''}")
+    yield from _indented(lines, most)
 
 
 def _usage(before: Totals, after: Totals) -> Iterator[str]:
@@ -131,7 +131,7 @@ def _emptied(result: SimulationResult) -> Iterator[str]:
         yield one if tried == 1 else f"None of the {tried:,} least used nodes could be emptied."
         return
     yield click.style(f"{counted(len(together), 'node')} could be emptied, one after the other", bold=True)
-    yield from _cut([f"  {name}" for name in together], None if len(together) <= _SHOWN else _SHOWN)
+    yield from _indented(together, _SHOWN)
     yield f"  The {'least used node was' if tried == 1 else f'{tried:,} least used nodes were'} tried (--empty)."
 
 
@@ -181,8 +181,5 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _cut(lines: Iterable[str], most: int | None) -> Iterator[str]:
-    found = [*lines]
-    yield from found[:most]
-    if most is not None and len(found) > most:
-        yield f"  and {len(found) - most:,} more"
+def _indented(lines: Iterable[str], most: int | None) -> Iterator[str]:
+    return (f"  {line}" for line in first_of(lines, most))

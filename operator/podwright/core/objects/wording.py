@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY
@@ -46,3 +47,14 @@ def listed(names: list[str] | tuple[str, ...], most: int = 3) -> str:
     if len(names) <= most:
         return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
     return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+
+
+def first_of(lines: Iterable[str], most: int | None, one: str = "") -> list[str]:
+    """The first lines. If there are others, the last line is `and 5 more`, or with `one`, `and 5 more nodes`. `most`:
+    None for all lines.
+    """
+    found = [*lines]
+    more = 0 if most is None else len(found) - most
+    if more <= 0:
+        return found
+    return [*found[:most], f"and {counted(more, f'more {one}') if one else f'{more:,} more'}"]

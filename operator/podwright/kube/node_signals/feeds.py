@@ -13,6 +13,7 @@ from math import isfinite
 from typing import Final
 
 from podwright.api.configuration.signals import DefinedSignal, Signals
+from podwright.core.objects.wording import first_of
 from podwright.engine.intake.node_signals import NodeSignals
 from podwright.engine.records.metrics import SIGNAL_AGE, SIGNAL_ERRORS, SIGNAL_NODES, Metrics
 from podwright.kube.client.credentials.proxies import proxy_from_environment
@@ -137,8 +138,7 @@ class SignalFeeds:
             if wrong:
                 key = defined.definition.annotation
                 found.append(f"signal {name}: the annotation {key} of {wrong} nodes is no number within its bounds")
-        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        return "; ".join(found[:SHOWN]) + more
+        return "; ".join(first_of(found, SHOWN))
 
     def _ages(self) -> Mapping[tuple[str, ...], float]:
         """Infinite without any sample. Signals whose samples do not grow old have no age."""

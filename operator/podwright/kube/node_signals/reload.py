@@ -18,6 +18,7 @@ from typing import Final
 from podwright.api.configuration.documents import MAX_BYTES
 from podwright.api.configuration.signals import Signals, SignalsFile, load_signals
 from podwright.core.framework.profile import ProfileError
+from podwright.core.objects.wording import first_of
 from podwright.engine.engine import Engine
 from podwright.engine.process.file_reload import FileReload
 from podwright.engine.process.side_thread import NoAnswerError, SideThread
@@ -75,8 +76,7 @@ class SignalReload(FileReload):
             return
         definitions = {name: defined.definition for name, defined in signals.items()}
         if lacking := self._engine.policies.lacking(definitions):
-            more = f"; and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
-            self._report("; ".join(lacking[:_SHOWN]) + more, found, retry=True)
+            self._report("; ".join(first_of(lacking, _SHOWN)), found, retry=True)
             return
         gone = [name for name in before if name not in signals]
         self._engine.cache.define_signals([*definitions.values()], afresh)
