@@ -65,6 +65,7 @@ BY_PLUGIN: Final[Mapping[str, InTreeKind]] = {kind.plugin: kind for kind in IN_T
 
 _UNKNOWN: Final = "UNSPECIFIED"
 _EBS_ID: Final = re.compile(r"vol-[^/]*")
+_NO_EBS_ID: Final = "failed to translate Kubernetes ID to EBS Volume ID "
 
 
 def kind_of(source: Mapping[str, Any]) -> InTreeKind | None:
@@ -127,9 +128,9 @@ def _ebs_id(volume_id: str) -> str:
     try:
         found = urlsplit(volume_id).path.strip("/")
     except ValueError as error:
-        raise MigrationError(f"Invalid disk name ({volume_id}): {error}") from error
+        raise MigrationError(f"{_NO_EBS_ID}Invalid disk name ({volume_id}): {error}") from error
     if not _EBS_ID.fullmatch(found):
-        raise MigrationError(f"Invalid format for AWS volume ({volume_id})")
+        raise MigrationError(f"{_NO_EBS_ID}Invalid format for AWS volume ({volume_id})")
     return found
 
 
@@ -142,10 +143,14 @@ def _disk_path(name: str, labels: Labels) -> str:
     for zone in zones:
         parts = zone.split("-")
         if len(parts) != 3:
-            raise MigrationError(f"failed to get region from zones: {zone!r} is not of the form locale-region-zone")
+            form = "zone in unexpected format, expected: {locale}-{region}-{zone}, got: "
+            raise MigrationError(f"failed to get region from zones: {form}{zone}")
         regions.add("-".join(parts[:2]))
     if len(regions) != 1:
-        raise MigrationError(f"failed to get region from zones: {label} is in more than one region")
+        found = " ".join(f"{region}:{{}}" for region in sorted(regions))
+        raise MigrationError(
+            f"failed to get region from zones: multiple or no regions gotten from zones, got: map[{found}]"
+        )
     return f"projects/{_UNKNOWN}/regions/{regions.pop()}/disks/{name}"
 
 

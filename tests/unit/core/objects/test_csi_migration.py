@@ -1,5 +1,7 @@
 """In-tree volumes are translated to their CSI drivers."""
 
+import re
+
 import pytest
 
 from podwright.core.objects.csi_migration import (
@@ -58,19 +60,44 @@ def test_handles_of_in_tree_volumes(source, labels, handle):
 
 
 @pytest.mark.parametrize(
-    "source, labels",
+    "source, labels, error",
     [
-        pytest.param({"awsElasticBlockStore": {"volumeID": "aws:///disk-1"}}, {}, id="an EBS URL without a volume id"),
-        pytest.param({"awsElasticBlockStore": {"volumeID": "aws://[/vol-1"}}, {}, id="an invalid URL"),
-        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "a-b-c__d-e-f"}, id="zones in two regions"),
-        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "a__b"}, id="zones without a region"),
-        pytest.param({"azureDisk": {"diskURI": "u", "kind": "Dedicated"}}, {}, id="an Azure disk that is not managed"),
+        pytest.param(
+            {"awsElasticBlockStore": {"volumeID": "aws:///disk-1"}},
+            {},
+            "failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume (aws:///disk-1)",
+            id="an EBS URL without a volume id",
+        ),
+        pytest.param(
+            {"awsElasticBlockStore": {"volumeID": "aws://[/vol-1"}},
+            {},
+            "failed to translate Kubernetes ID to EBS Volume ID Invalid disk name (aws://[/vol-1): ",
+            id="an invalid URL",
+        ),
+        pytest.param(
+            {"gcePersistentDisk": {"pdName": "d"}},
+            {ZONE: "d-e-f__a-b-c"},
+            "failed to get region from zones: multiple or no regions gotten from zones, got: map[a-b:{} d-e:{}]",
+            id="zones in two regions",
+        ),
+        pytest.param(
+            {"gcePersistentDisk": {"pdName": "d"}},
+            {ZONE: "a__b"},
+            "failed to get region from zones: zone in unexpected format, expected: {locale}-{region}-{zone}, got: a",
+            id="zones without a region",
+        ),
+        pytest.param(
+            {"azureDisk": {"diskURI": "u", "kind": "Dedicated"}},
+            {},
+            "kind(Dedicated) is not supported in csi migration",
+            id="an Azure disk that is not managed",
+        ),
     ],
 )
-def test_in_tree_volumes_without_a_csi_equivalent_raise_an_error(source, labels):
+def test_in_tree_volumes_without_a_csi_equivalent_raise_an_error(source, labels, error):
     volume = parse_volume(make_volume(source=source, labels=labels))
 
-    with pytest.raises(MigrationError):
+    with pytest.raises(MigrationError, match=re.escape(error)):
         volume_handle(volume, kind_of(source))
 
 

@@ -11,8 +11,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import ClusterError, ClusterTimeoutError, Handle
-from podwright.core.objects.csi_migration import MigrationError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE, PersistentVolume, mapping_at
@@ -164,8 +164,8 @@ class AssumedPlan:
     def _must_reach(self, volume: PersistentVolume, node: Node) -> None:
         try:
             affinity = affinity_on(volume, node.name, self._handle.cache.store)
-        except MigrationError as error:
-            raise BindingError(f"binding volumes: failed to translate pv to csi: {error}") from error
+        except PluginError as error:
+            raise BindingError(f"binding volumes: failed to translate pv to csi: {error.problem}") from error
         if affinity is not None and not affinity.matches(node.labels):
             raise BindingError(
                 f'binding volumes: pv "{volume.name}" node affinity doesn\'t match node "{node.name}":'

@@ -119,6 +119,8 @@ class VolumePool:
         self.free: list[PersistentVolume] = []
         """By rank: smallest first."""
         self._claimed: dict[tuple[str, str], list[PersistentVolume]] = {}
+        self._promised: set[str] = set()
+        """The names of reserved volumes that a mount of their claim takes. A further mount takes another volume."""
         for volume in index.unbound(storage_class):
             point()
             if volume.claim is None:
@@ -137,7 +139,8 @@ class VolumePool:
         """Returns the volumes that the claim can take."""
         claimed = self._claimed.get((claim.namespace, claim.name), ())
         for volume in (*claimed, *self._index.reserved(claim)):
-            if claim.reserved_by(volume) and _fits_claim(claim, volume):
+            if volume.name not in self._promised and claim.reserved_by(volume) and _fits_claim(claim, volume):
+                self._promised.add(volume.name)
                 self._mentioned.add_affinity(volume.affinity)
                 return Wanted(claim, self, volume, None)
         kind = (claim.volume_mode, claim.attributes_class, claim.access_modes, claim.selector)

@@ -1,5 +1,8 @@
+import re
+
 import pytest
 
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import SKIP, Code, Status
 from support.objects.builders import make_node
@@ -197,6 +200,19 @@ class TestBoundClaims:
 
         assert outcome(plugin, asking("claim")) == {"migrated": OUT_OF_REACH, "not-yet": "", "both": ""}
 
+    def test_an_in_tree_volume_that_cannot_be_translated_is_a_fault_on_migrated_nodes(self):
+        disk = make_volume("pv", labels={ZONE: "a__b"}, source={"gcePersistentDisk": {"pdName": "d"}})
+        objects = {"PersistentVolume": [disk], "PersistentVolumeClaim": [make_claim(volume="pv")]}
+        plugin = plugin_for(CSINode=[make_csi_node("n1", migrated=["kubernetes.io/gce-pd"])], **objects)
+        problem = (
+            'running "VolumeBinding" filter plugin: could not translate pv: failed to get region from zones: zone in '
+            "unexpected format, expected: {locale}-{region}-{zone}, got: a"
+        )
+
+        with pytest.raises(PluginError, match=re.escape(problem)):
+            outcome(plugin, asking("claim"))
+        assert set(outcome(plugin_for(**objects), asking("claim")).values()) == {""}
+
 
 class TestStaticVolumes:
     @pytest.mark.parametrize(
@@ -309,6 +325,17 @@ class TestStaticVolumes:
         )
 
         assert outcome(plugin, asking("claim")) == {"n1": NO_MATCH, "n2": "", "n3": NO_MATCH}
+
+    def test_a_claim_that_the_pod_mounts_twice_needs_a_volume_beside_the_one_reserved_for_it(self):
+        claim, reserved = make_claim(size="5Gi"), make_volume("mine", claim="claim")
+        alone = plugin_for(PersistentVolume=[reserved], PersistentVolumeClaim=[claim])
+        plugin = plugin_for(
+            PersistentVolume=[reserved, make_volume("other", zones=["z2"])], PersistentVolumeClaim=[claim]
+        )
+
+        assert set(outcome(alone, asking("claim")).values()) == {""}
+        assert set(outcome(alone, asking("claim", "claim")).values()) == {NO_MATCH}
+        assert outcome(plugin, asking("claim", "claim")) == {"n1": NO_MATCH, "n2": "", "n3": NO_MATCH}
 
     def test_two_claims_need_two_volumes(self):
         plugin = plugin_for(
