@@ -26,6 +26,11 @@ _TAINTS: Final = ("dedicated", "broken", "spot")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _IMAGES: Final = ("app:v1", "registry.example.com/app:v2", "tool", "big@sha256:" + 64 * "a")
 _DRIVER: Final = "csi.example.com"
+_FEATURES: Final = (
+    "RestartAllContainersOnContainerExits",
+    "UserNamespacesHostNetworkSupport",
+    "VolumeBindMountOptions",
+)
 
 
 def cluster_cases(seed: int, count: int) -> Iterator[Object]:
@@ -54,6 +59,7 @@ class _Generator:
             "pod-affinity": self._pod_affinity,
             "volumes": self._volumes,
             "preemption": self._preemption,
+            "features": self._features,
         }
 
     def case(self, name: str) -> Object:
@@ -386,6 +392,8 @@ class _Generator:
             }
             for name, mode in modes.items()
         ]
+        must_be_installed = {"preventPodSchedulingIfMissing": self._happens(0.3)}
+        self._case["csiDrivers"] = [{"metadata": {"name": _DRIVER}, "spec": must_be_installed}]
         self._case["csiNodes"] = [
             {
                 "metadata": {"name": name},
@@ -421,7 +429,13 @@ class _Generator:
                 claim["status"] = {"phase": "Bound"}
             if self._happens(0.95):
                 claims.append(claim)
-        volumes += [self._volume(f"free{i}", "local", "ReadWriteOnce") for i in range(self._random.randint(0, 4))]
+        free = [self._volume(f"free{i}", "local", "ReadWriteOnce") for i in range(self._random.randint(0, 4))]
+        for volume in free:
+            if self._happens(0.2):  # reserved for a claim
+                volume["spec"]["claimRef"] = {"namespace": "default", "name": self._one_of(names)}
+        volumes += free
+        if self._happens(0.1):
+            names.append(self._one_of(names))
         used = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": name}} for i, name in enumerate(names)]
         pending["spec"].setdefault("volumes", []).extend(used)
         for pod in self._case["pods"]:
@@ -485,3 +499,18 @@ class _Generator:
         }
         if self._happens(0.1):
             pending["spec"]["preemptionPolicy"] = "Never"
+
+    def _features(self, pending: Object) -> None:
+        """Nodes that declare features of their kubelets, and a pending pod that needs some."""
+        for node in self._case["nodes"]:
+            node["status"]["declaredFeatures"] = sorted(self._some(_FEATURES, self._one_of((0, 1, 2, 3))))
+        container, need = pending["spec"]["containers"][0], self._one_of((*_FEATURES, ""))
+        if need == "RestartAllContainersOnContainerExits":
+            exits = {"operator": "In", "values": [1]}
+            rules = [{"action": "RestartAllContainers", "exitCodes": exits}]
+            container |= {"restartPolicy": "Never", "restartPolicyRules": rules}
+        elif need == "UserNamespacesHostNetworkSupport":
+            pending["spec"] |= {"hostNetwork": True, "hostUsers": self._happens(0.2)}
+        elif need == "VolumeBindMountOptions":
+            container["volumeMounts"] = [{"name": "m", "mountPath": "/m", "bindMountOptions": ["noexec"]}]
+            pending["spec"]["volumes"] = [*pending["spec"].get("volumes", ()), {"name": "m", "emptyDir": {}}]

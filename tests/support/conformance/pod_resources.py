@@ -1,7 +1,7 @@
 """Random conformance cases about what a pod requests: pod-level resources, overhead, sidecars and in-place resize.
 
-A case depends only on its seed and number. All quantities are in canonical notation, as the API server serves them (see
-quantities.py).
+A case depends only on its seed and number. All quantities are in canonical notation, as the API server serves them:
+kube-scheduler counts the overhead of pod-level requests in another notation several times.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-_CPU: Final = ("0", "1m", "10m", "100m", "250m", "500m", "1", "1500m", "2", "4")
-_MEMORY: Final = ("0", "1Mi", "16Mi", "64Mi", "200Mi", "512Mi", "600Mi", "1Gi", "2Gi", "3000Mi", "1G", "1500000")
+_CPU: Final = ("0", "1n", "1500u", "1m", "10m", "100m", "250m", "500m", "1", "1500m", "2", "4")
+_MEMORY: Final = (
+    *("0", "100u", "1500m", "1500000", "1Mi", "16Mi", "64Mi"),
+    *("200Mi", "512Mi", "600Mi", "1Gi", "2Gi", "3000Mi", "1G"),
+)
 _DEVICES: Final = "example.com/foo"
 _HUGE_PAGES: Final = "hugepages-2Mi"
 _CONTAINER_COUNTS: Final = (1, 1, 2, 3)

@@ -16,6 +16,7 @@ from support.conformance.oracle import GENERATORS
             {
                 "tolerations", "topologySpreadConstraints", "podAntiAffinity", "hostPort", "sizeBytes", "addedAffinity",
                 "persistentVolumeClaim", "disruptionsAllowed", "scoringStrategy", "updateNode", "nominatedNodeName",
+                "declaredFeatures", "bindMountOptions",
             },
             id="clusters",
         ),
