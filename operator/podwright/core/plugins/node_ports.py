@@ -30,6 +30,7 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.joint_rules import Apart, Barred, JointFilter, JointRule
 from podwright.core.framework.status import SKIP, Status, unschedulable
 from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.items_by_key import count
 from podwright.core.objects.pod import HostPort, PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import WILDCARD, NodeInfo, UsedPorts
@@ -78,16 +79,14 @@ class PortIndex(PlacementObserver):
             for port in pod.ports:
                 self._users.setdefault((port.protocol, port.port), {}).setdefault(port.ip, set()).add(number)
         rows = self._rows[number]
-        rows[slot] = rows.get(slot, 0) + 1
+        count(rows, slot, 1)
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         if not pod.ports:
             return
         number = self._numbers[pod.ports]
         rows = self._rows[number]
-        rows[slot] -= 1
-        if not rows[slot]:
-            del rows[slot]
+        count(rows, slot, -1)
         if not rows:
             del self._numbers[pod.ports], self._rows[number]
             for port in pod.ports:

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from podwright.core.framework.cluster_events import EventHint, HintKeys
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.control_flow import passes_through
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.pod import PodInfo
 
 P = TypeVar("P")
@@ -90,10 +91,7 @@ class PodsOfPlugin(Generic[P]):
     def _drop_keys(self, uid: str) -> None:
         bound, keys = self._keys.pop(uid, (None, ()))
         for key in keys:
-            pods = self._by_key[key][bound]
-            del pods[uid]
-            if not pods:
-                del self._by_key[key][bound]
+            drop(self._by_key[key], bound, uid)
             if not self._by_key[key]:
                 del self._by_key[key]
 

@@ -17,6 +17,7 @@ from typing import Final
 from podwright.core.devices.offer import MAX_RESULTS
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.devices.claims import EXACT, Ask, ResourceClaim
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queues.device_supply import DeviceSupply
 from podwright.core.queues.flavors import parts_of
@@ -135,14 +136,11 @@ class ClaimedDevices:
         heirs: list[str] = []
         for key in self._keys_of(pod):
             pods, users = self._pods.get(key, {}), self._users.get((queue, key), {})
-            pods.pop(pod.uid, None)
-            if not pods:
-                self._pods.pop(key, None)
+            drop(self._pods, key, pod.uid)
             if pod.uid in users:
                 paid = next(iter(users)) == pod.uid
-                del users[pod.uid]
+                drop(self._users, (queue, key), pod.uid)
                 if not users:
-                    del self._users[queue, key]
                     heirs += pods
                 elif paid:
                     heirs.append(next(iter(users)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.objects.sub_groups import MAX_LEVELS, SubGroup
@@ -76,9 +77,7 @@ class Hierarchies:
         self._set_above(level, None)
         parent = self.parents.pop(key, None)
         if parent is not None:
-            del self._children[parent][key]
-            if not self._children[parent]:
-                del self._children[parent]
+            drop(self._children, parent, key)
 
     def below(self, key: str) -> Hierarchy | None:
         """The levels below this group; None if it is not there."""

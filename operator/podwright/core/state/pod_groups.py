@@ -8,7 +8,6 @@ several groups that a pod names, the most specific one that counts is the pod's.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Final, Protocol
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.items_by_key import count, drop
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import (
     ALL,
@@ -238,7 +238,7 @@ class PodGroups(PlacementObserver):
         """The priorities of PriorityClasses."""
         self._naming: dict[str, dict[str, None]] = {}
         """The keys of the groups that name a PriorityClass, by its name."""
-        self._priorities: Counter[int] = Counter()
+        self._priorities: dict[int, int] = {}
         """How many groups have each priority of their own."""
         for kind in ALL:
             store.listen(kind, partial(self._group_changed, kind))
@@ -682,18 +682,11 @@ class PodGroups(PlacementObserver):
 
     def _note_priority(self, group: PodGroup, *, there: bool) -> None:
         if group.priority is not None:
-            self._priorities[group.priority] += 1 if there else -1
-            if not self._priorities[group.priority]:
-                del self._priorities[group.priority]
-        if not group.priority_class:
-            return
-        if there:
+            count(self._priorities, group.priority, 1 if there else -1)
+        if group.priority_class and there:
             self._naming.setdefault(group.priority_class, {})[group.key] = None
-            return
-        naming = self._naming[group.priority_class]
-        del naming[group.key]
-        if not naming:
-            del self._naming[group.priority_class]
+        elif group.priority_class:
+            drop(self._naming, group.priority_class, group.key)
 
     def _class_changed(self, before: Object | None, after: Object | None) -> None:
         name = key_of(after or before or {})[1]

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.dataclass import dataclass
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.pod import Owner, PodInfo, parse_pod
 from podwright.core.objects.resources import resource_list
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
@@ -170,7 +171,7 @@ def reused_name(uid: str) -> str:
     return f"reuse-{uid}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Known:
     reservation: Reservation
     free: dict[str, PodInfo] = field(default_factory=dict)
@@ -187,7 +188,7 @@ class Reservations(PlacementObserver):
     def __init__(self, cache: Placements) -> None:
         self._cache = cache
         self._known: dict[str, _Known] = {}
-        self._by_namespace: dict[str, list[_Known]] = {}
+        self._by_namespace: dict[str, dict[_Known, None]] = {}
         self._now = inf
         compact_regularly(self)
 
@@ -247,7 +248,7 @@ class Reservations(PlacementObserver):
             self._cache.attach(self)
             self._cache.nominator.usable_by = self.usable_by
         known = self._known[reservation.name] = _Known(reservation)
-        self._by_namespace.setdefault(reservation.namespace, []).append(known)
+        self._by_namespace.setdefault(reservation.namespace, {})[known] = None
         return gone
 
     def _fill(self, known: _Known) -> Generator[None, None, None]:
@@ -287,10 +288,7 @@ class Reservations(PlacementObserver):
         known = self._known.pop(name, None)
         if known is None:
             return ()
-        others = self._by_namespace[known.reservation.namespace]
-        others.remove(known)
-        if not others:
-            del self._by_namespace[known.reservation.namespace]
+        drop(self._by_namespace, known.reservation.namespace, known)
         for uid in known.free:
             self._cache.nominator.remove(uid)
         if not self._known:

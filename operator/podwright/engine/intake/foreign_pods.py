@@ -12,6 +12,7 @@ from typing import Any, Final
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.core.objects.pod_group import groups_named
 from podwright.core.state.pod_groups import PodGroups
@@ -75,10 +76,7 @@ class ForeignPods:
         """Forgets a pod that is no longer pending, or that now asks for us. Unknown pods are ignored."""
         foreign_pod = self._by_uid.pop(uid, None)
         if foreign_pod is not None:
-            others = self._by_group[foreign_pod.group]
-            del others[uid]
-            if not others:
-                del self._by_group[foreign_pod.group]
+            drop(self._by_group, foreign_pod.group, uid)
             self._notify(foreign_pod.group)
 
     def keep_only(self, namespace: str, uids: AbstractSet[str]) -> None:

@@ -20,6 +20,7 @@ import orjson
 from podwright.core.groupings import POD, Grouping, GroupingError, Kind
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.dataclass import dataclass
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.pod import Owner, PodInfo, body_of
 from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, part_of_made, workload_label
 from podwright.core.objects.raw import Raw
@@ -95,7 +96,7 @@ class Workloads:
         self._take_again = take_again
         self._owners = Owners(self._pod)
         self._made: dict[str, _Made] = {}
-        self._made_of: dict[str, set[str]] = {}
+        self._made_of: dict[str, dict[str, None]] = {}
         """The keys of groups by the uid of each owner."""
         self._waits: dict[str, _Wait] = {}
         """By the owner's uid."""
@@ -229,9 +230,7 @@ class Workloads:
                 self._groups.drop(f"{metadata['namespace']}/{metadata['name']}", None)
                 self._made.pop(key, None)
                 for uid in () if made is None else made.owners:
-                    self._made_of[uid].discard(key)
-                    if not self._made_of[uid]:
-                        del self._made_of[uid]
+                    drop(self._made_of, uid, key)
 
     # Internals
 
@@ -287,7 +286,7 @@ class Workloads:
             )
             self._made[group] = made
             for uid in made.owners:
-                self._made_of.setdefault(uid, set()).add(group)
+                self._made_of.setdefault(uid, {})[group] = None
             self._put(made)
         return group, self._part_of(self._made[group], found)
 

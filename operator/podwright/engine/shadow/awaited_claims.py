@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import WAIT_FOR_FIRST_CONSUMER, claims_of
 from podwright.core.state.cache import Cache
@@ -58,10 +59,7 @@ class AwaitedClaims:
     def forget(self, uid: str) -> None:
         """The pod does not wait any more."""
         for key in self._claims.pop(uid, ()):
-            pods = self._pods[key]
-            del pods[uid]
-            if not pods:
-                del self._pods[key]
+            drop(self._pods, key, uid)
 
     def clear(self) -> None:
         """Forgets all pods."""

@@ -4,13 +4,13 @@ much of the nodes is requested.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from podwright.core.objects.dataclass import dataclass
+from podwright.core.objects.items_by_key import count
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.state.cache import Cache
@@ -32,7 +32,7 @@ class UsedNodes(PlacementObserver):
 
     def __init__(self) -> None:
         self.listeners: list[CacheChanges] = []
-        self._pods: Counter[int] = Counter()
+        self._pods: dict[int, int] = {}
         """How many such pods there are in each row of the node table that has any."""
 
     def __len__(self) -> int:
@@ -45,15 +45,13 @@ class UsedNodes(PlacementObserver):
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
         if not belongs_to_node(pod):
-            self._pods[slot] += 1
+            count(self._pods, slot, 1)
         for listener in self.listeners:
             listener.pod_changed(pod.uid)
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         if not belongs_to_node(pod):
-            self._pods[slot] -= 1
-            if not self._pods[slot]:
-                del self._pods[slot]
+            count(self._pods, slot, -1)
         for listener in self.listeners:
             listener.pod_changed(pod.uid)
 

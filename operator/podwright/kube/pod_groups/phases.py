@@ -20,6 +20,7 @@ from podwright.core.gangs.topology_domains import domains_of
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.pod_group import (
     GROUP_ANNOTATIONS,
     GROUP_LABEL,
@@ -221,10 +222,7 @@ class PodGroupPhases:
         """An assigned pod is gone. It need not be a member of a group."""
         member = self._by_uid.pop(uid, None)
         if member is not None:
-            members = self._by_group[member.group]
-            del members[uid]
-            if not members:
-                del self._by_group[member.group]
+            drop(self._by_group, member.group, uid)
             self._mark_changed(member.group)
 
     # Fields

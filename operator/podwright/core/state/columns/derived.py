@@ -93,9 +93,7 @@ class DerivedColumns:
         table = self._table
         values = column.values
         if len(values) < table.size:
-            grown = np.zeros(table.size, values.dtype)
-            grown[: len(values)] = values
-            values = grown
+            values = np.pad(values, (0, table.size - len(values)))
         for slot in changed:
             node = table.nodes[slot]
             values[slot] = 0 if node is None else row(node)

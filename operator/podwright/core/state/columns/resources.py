@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
@@ -163,10 +164,7 @@ class ResourceColumns:
     def _withdraw(self, slot: int, resource: str) -> None:
         columns = self._columns.get(resource)
         if columns is None:
-            rows = self._rare[resource]
-            del rows[slot]
-            if not rows:
-                del self._rare[resource]
+            drop(self._rare, resource, slot)
             return
         columns.nodes -= 1
         columns.allocatable[slot] = 0

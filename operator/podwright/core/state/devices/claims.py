@@ -23,6 +23,7 @@ from podwright.core.objects.devices.claims import (
     ResourceClaim,
     parse_resource_claim,
 )
+from podwright.core.objects.items_by_key import drop
 from podwright.core.state.devices.holders import Holders, Rival
 from podwright.core.state.devices.usage import DeviceUsage
 from podwright.core.state.object_store import Object, ObjectStore, key_of
@@ -222,10 +223,8 @@ class ClaimState:
         key, pod = (claim.namespace, claim.name), claim.owner.uid
         if not gone:
             self._of_pods.setdefault(pod, {})[key] = None
-        elif pod in self._of_pods:
-            self._of_pods[pod].pop(key, None)
-            if not self._of_pods[pod]:
-                del self._of_pods[pod]
+        else:
+            drop(self._of_pods, pod, key)
 
     def _count(self, uid: str, devices: Iterable[AllocatedDevice]) -> None:
         before, after = self._counted.get(uid, ()), tuple(devices)

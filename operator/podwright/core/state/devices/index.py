@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.devices.classes import DeviceTaintRule, parse_taint_rule
 from podwright.core.objects.devices.slices import PoolId, ResourceSlice, parse_slice
+from podwright.core.objects.items_by_key import drop
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.devices.pools import Pool, pool_as_seen
 from podwright.core.state.devices.reach import SharedReach
@@ -210,10 +211,10 @@ class DeviceIndex:
 
     def _take(self, source: ResourceSlice) -> None:
         self._dirty[source.pool_id] = None
-        _remove(self._by_pool, source.pool_id, source.name)
+        drop(self._by_pool, source.pool_id, source.name)
         self._with_counters.discard(source.name)
         if source.reach.node_name:
-            _remove(self._local, source.reach.node_name, source.name)
+            drop(self._local, source.reach.node_name, source.name)
             self._local_touched[source.reach.node_name] = None
         elif self._shared.pop(source.name, None) is not None:
             self._shared_touched = True
@@ -279,11 +280,3 @@ class DeviceIndex:
 
 
 _NO_SLICES: Final[dict[str, ResourceSlice]] = {}
-
-
-def _remove(holder: dict[Any, dict[str, ResourceSlice]], key: object, name: str) -> None:
-    slices = holder.get(key)
-    if slices is not None:
-        slices.pop(name, None)
-        if not slices:
-            del holder[key]

@@ -120,9 +120,8 @@ class MatchCounter:
         self._rows += np.bincount(slots, deltas, len(self._rows)).astype(np.int32)
 
     def _grow(self, rows: int) -> None:
-        grown = np.zeros(max(rows, 2 * len(self._rows)), np.int32)
-        grown[: len(self._rows)] = self._rows
-        self._rows = grown
+        known = len(self._rows)
+        self._rows = np.pad(self._rows, (0, max(rows - known, known)))
 
 
 _Key = tuple[tuple[PodSelector, ...], bool]

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.items_by_key import count, drop
 from podwright.core.objects.selectors import Labels, LabelSelector
 
 T = TypeVar("T", bound=Hashable)
@@ -52,22 +53,16 @@ class SelectorIndex(Generic[T]):
             bucket = self._buckets.setdefault(key, {})
             bucket[item] = None
             most = max(most, len(bucket))
-        self._items_by_namespace[namespace] = self._items_by_namespace.get(namespace, 0) + 1
+        count(self._items_by_namespace, namespace, 1)
         return most
 
     def remove(self, item: T) -> None:
         """Removes an item. An unknown item is not an error."""
         keys = self._keys_by_item.pop(item, ())
         for key in keys:
-            bucket = self._buckets[key]
-            del bucket[item]
-            if not bucket:
-                del self._buckets[key]
+            drop(self._buckets, key, item)
         if keys:
-            scope = keys[0][0]
-            self._items_by_namespace[scope] -= 1
-            if not self._items_by_namespace[scope]:
-                del self._items_by_namespace[scope]
+            count(self._items_by_namespace, keys[0][0], -1)
 
     def candidates(self, namespace: str, labels: Labels) -> Iterator[T]:
         """The items whose selectors may match a pod with these labels in this namespace, without duplicates."""

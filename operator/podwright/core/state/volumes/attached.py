@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.csi_migration import MigrationError, inline_handle, kind_of
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.items_by_key import count, drop
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import claims_of, mapping_at
 from podwright.core.state.object_store import Object, ObjectStore, key_of
@@ -55,9 +56,8 @@ class _Column:
 
     def _grow_to(self, size: int) -> None:
         if size > len(self.values):
-            grown = np.full(max(size, 2 * len(self.values)), self._default)
-            grown[: len(self.values)] = self.values
-            self.values = grown
+            more = max(size - len(self.values), len(self.values))
+            self.values = np.pad(self.values, (0, more), constant_values=self._default)
 
 
 class _Columns:
@@ -116,7 +116,7 @@ class AttachedVolumes:
         """By claim and slot: the number of mounts by pods."""
         self._resolved: dict[ClaimKey, tuple[CsiVolume | None, str]] = {}
         """By mounted claim: its CSI volume and the name of its PersistentVolume."""
-        self._claims_by_volume: dict[str, set[ClaimKey]] = {}
+        self._claims_by_volume: dict[str, dict[ClaimKey, None]] = {}
         self._attachments: dict[str, tuple[str, str, str]] = {}
         """By name: node, attacher, PersistentVolume."""
         self._on_node: dict[str, dict[str, None]] = {}
@@ -200,12 +200,10 @@ class AttachedVolumes:
         slots = self._users.setdefault(key, {})
         if key not in self._resolved:
             self._resolve(key)
-        slots[slot] = slots.get(slot, 0) + sign
+        count(slots, slot, sign)
         volume = self._resolved[key][0]
         if volume is not None:
             self._count(volume, slot, 0, sign)
-        if not slots[slot]:
-            del slots[slot]
         if not slots:
             del self._users[key]
             self._unresolve(key)
@@ -215,17 +213,14 @@ class AttachedVolumes:
 
         A volume counts once per node, regardless of its uses.
         """
-        slots = self._uses.setdefault(volume, {})
-        uses = slots.setdefault(slot, [0, 0])
+        uses = self._uses.setdefault(volume, {}).setdefault(slot, [0, 0])
         before = uses[0] or uses[1]
         uses[which] += amount
         after = uses[0] or uses[1]
         if bool(before) != bool(after):
             self._counts.add(volume[0], slot, 1 if after else -1)
         if not after:
-            del slots[slot]
-            if not slots:
-                del self._uses[volume]
+            drop(self._uses, volume, slot)
 
     # Claims
 
@@ -241,15 +236,12 @@ class AttachedVolumes:
             pass
         self._resolved[key] = (volume, source)
         if source:
-            self._claims_by_volume.setdefault(source, set()).add(key)
+            self._claims_by_volume.setdefault(source, {})[key] = None
 
     def _unresolve(self, key: ClaimKey) -> None:
         _, source = self._resolved.pop(key)
         if source:
-            claims = self._claims_by_volume[source]
-            claims.discard(key)
-            if not claims:
-                del self._claims_by_volume[source]
+            drop(self._claims_by_volume, source, key)
 
     def _resolve_again(self, key: ClaimKey) -> None:
         before = self._resolved[key][0]
@@ -288,8 +280,8 @@ class AttachedVolumes:
         if name in self._attachments:
             self._detach(name)
             node, _, volume = self._attachments.pop(name)
-            _discard(self._on_node, node, name)
-            _discard(self._of_volume, volume, name)
+            drop(self._on_node, node, name)
+            drop(self._of_volume, volume, name)
         if after is not None:
             spec = mapping_at(after, "spec")
             node = str(spec.get("nodeName") or "")
@@ -348,9 +340,3 @@ def drivers_of(csi_node: Object) -> Iterator[tuple[str, int | None]]:
         if isinstance(driver, Mapping):
             count = mapping_at(driver, "allocatable").get("count")
             yield str(driver.get("name") or ""), count if isinstance(count, int) else None
-
-
-def _discard(names_by_key: dict[str, dict[str, None]], key: str, name: str) -> None:
-    names_by_key[key].pop(name, None)
-    if not names_by_key[key]:
-        del names_by_key[key]

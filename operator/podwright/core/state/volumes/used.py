@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.items_by_key import count, drop
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import claims_of, mapping_at
 
@@ -49,20 +50,14 @@ class UsedVolumes:
     def _use(self, pod: PodInfo, slot: int, sign: int) -> None:
         for name, ephemeral in claims_of(pod):
             if not ephemeral:
-                key = (pod.namespace, name)
-                self._claims[key] = self._claims.get(key, 0) + sign
-                if not self._claims[key]:
-                    del self._claims[key]
+                count(self._claims, (pod.namespace, name), sign)
         for volume in pod.volumes:
             for disk, shared in disks_of(volume):
-                slots = self._disks.setdefault(disk, {})
-                mounts = slots.setdefault(slot, [0, 0])
+                mounts = self._disks.setdefault(disk, {}).setdefault(slot, [0, 0])
                 mounts[0] += sign
                 mounts[1] += 0 if shared else sign
                 if not mounts[0]:
-                    del slots[slot]
-                if not slots:
-                    del self._disks[disk]
+                    drop(self._disks, disk, slot)
 
 
 def disks_of(volume: Mapping[str, Any]) -> Iterator[tuple[Disk, bool]]:

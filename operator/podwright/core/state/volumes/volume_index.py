@@ -12,6 +12,7 @@ from typing import Any
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.csi_migration import BY_PLUGIN, MigrationError, kind_of, volume_handle
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.volumes import (
     PersistentVolume,
     PersistentVolumeClaim,
@@ -149,9 +150,7 @@ class VolumeIndex:
     def _volume_changed(self, before: Object | None, after: Object | None) -> None:
         if before is not None:
             names, key = self._names_with(before)
-            names[key].pop(key_of(before)[1], None)
-            if not names[key]:
-                del names[key]
+            drop(names, key, key_of(before)[1])
         if after is not None:
             names, key = self._names_with(after)
             names.setdefault(key, {})[key_of(after)[1]] = None

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from podwright.core.gangs.gathering import slot_for
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.state.reservations import Reservation, reused_name
@@ -93,9 +94,6 @@ class ReusedRoom:
 
     def _group_changed(self, before: PodGroup | None, after: PodGroup | None) -> None:
         if before is not None and before.reuses:
-            naming = self._naming[before.reuses]
-            del naming[before.key]
-            if not naming:
-                del self._naming[before.reuses]
+            drop(self._naming, before.reuses, before.key)
         if after is not None and after.reuses:
             self._naming.setdefault(after.reuses, {})[after.key] = None

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from podwright.core.framework.interface import Cluster, ClusterError, ClusterTimeoutError
+from podwright.core.objects.items_by_key import drop
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.state.object_store import Object, ObjectStore
@@ -85,7 +86,7 @@ class StoreWaits:
         self._store = store
         self._kinds: set[str] = set()
         """The kinds whose changes are observed."""
-        self._waiting: dict[tuple[str, str, str], set[asyncio.Event]] = {}
+        self._waiting: dict[tuple[str, str, str], dict[asyncio.Event, None]] = {}
         """The waits for each object, by kind, namespace and name."""
 
     async def wait_for(self, kind: str, name: str, namespace: str, done: Done, timeout: float) -> None:
@@ -94,7 +95,7 @@ class StoreWaits:
         if kind not in self._kinds:
             self._kinds.add(kind)
             self._store.listen(kind, partial(self._changed, kind))
-        self._waiting.setdefault(key, set()).add(changed)
+        self._waiting.setdefault(key, {})[changed] = None
         try:
             async with asyncio.timeout(timeout) as limit:
                 while not done(self._store.get(kind, name, namespace)):
@@ -106,10 +107,7 @@ class StoreWaits:
             message = f"{kind} {namespace}/{name}: not as expected after {timeout:g} s"
             raise ClusterTimeoutError(message) from None
         finally:
-            waiting = self._waiting[key]
-            waiting.discard(changed)
-            if not waiting:
-                del self._waiting[key]
+            drop(self._waiting, key, changed)
 
     def __len__(self) -> int:
         """The number of objects for which tasks wait."""
