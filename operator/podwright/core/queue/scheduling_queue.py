@@ -52,6 +52,8 @@ GATES_PER_TURN: Final = 256
 """How many gated pods are checked at a time for whether an event opens their gates, at up to 25 us each."""
 EVENTS_PER_GATE: Final = 8
 """The most events that are kept for a gated pod until it is looked at. With more, everything may have changed."""
+PODS_A_STEP: Final = 1000
+"""Pods that are counted at once, which takes about a millisecond."""
 POD_LEFT: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
 """For those who wait, a pod that did not use its room is like one that left it."""
 
@@ -556,11 +558,27 @@ class SchedulingQueue:
             Place.GATED.value: self._waiting.gated,
         }
 
-    def rejected_by(self) -> Generator[None, None, Counter[tuple[str, str]]]:
+    def rejected_by(self) -> Generator[None, None, Counter[tuple[str, ...]]]:
         """Returns how many waiting pods each plugin rejected in their last attempt, or gates, by (plugin, scheduler
-        name). Yields between steps, in which the queue may change.
+        name). In steps, as `tally`.
         """
-        return counts_of_rejections(self._pods)
+        return self.tally(QueuedPod.held_back_by)
+
+    def tally(
+        self, keys_of: Callable[[QueuedPod], Iterable[tuple[str, ...]]]
+    ) -> Generator[None, None, Counter[tuple[str, ...]]]:
+        """Returns how many of the pods have each key. Looks at `PODS_A_STEP` pods in each step.
+
+        The queue may change between two steps: pods that are added are not counted, and those that are gone are left
+        out.
+        """
+        uids, total = self.uids(), Counter[tuple[str, ...]]()
+        for start in range(0, len(uids), PODS_A_STEP):
+            for queued in map(self._pods.get, uids[start : start + PODS_A_STEP]):
+                if queued is not None:
+                    total.update(keys_of(queued))
+            yield
+        return total
 
     def in_flight_events(self) -> Mapping[str, int]:
         """The events recorded for pods in flight, by label; the label `PodPopped` counts the pods themselves."""
@@ -831,21 +849,3 @@ class SchedulingQueue:
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
         self._in_flight.record(Occurrence(event, before, after, only))
-
-
-PODS_A_STEP: Final = 1000
-"""Pods that are counted at once, which takes about a millisecond."""
-
-
-def counts_of_rejections(pods: Mapping[str, QueuedPod]) -> Generator[None, None, Counter[tuple[str, str]]]:
-    """Returns how many of the pods each plugin rejected or gates, by (plugin, scheduler name). Looks at `PODS_A_STEP`
-    pods in each step.
-
-    `pods` may change between two steps: pods that are added are not counted, and those that are gone are left out.
-    """
-    uids, total = [*pods], Counter[tuple[str, str]]()
-    for start in range(0, len(uids), PODS_A_STEP):
-        part = map(pods.get, uids[start : start + PODS_A_STEP])
-        total.update(key for queued in part if queued is not None for key in queued.held_back_by())
-        yield
-    return total

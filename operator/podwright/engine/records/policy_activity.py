@@ -19,7 +19,6 @@ FAULTS: Final = 5
 """How many faults of a policy are remembered."""
 FAULT_LENGTH: Final = 500
 """The longest text of a fault."""
-PODS_AT_ONCE: Final = 1_000
 
 
 @dataclass(slots=True, eq=False)
@@ -82,13 +81,6 @@ class Activities:
                 self._metrics.counter(counter).keep_only("policy", self._known.keys())
 
 
-def pending_by_policy(queue: SchedulingQueue) -> Steps[Counter[tuple[str]]]:
+def pending_by_policy(queue: SchedulingQueue) -> Steps[Counter[tuple[str, ...]]]:
     """Counts the pending pods that were under each policy in their last attempt. The queue may change between steps."""
-    uids, total = queue.uids(), Counter[tuple[str]]()
-    for start in range(0, len(uids), PODS_AT_ONCE):
-        for uid in uids[start : start + PODS_AT_ONCE]:
-            queued = queue.get(uid)
-            if queued is not None and queued.policy:
-                total[(queued.policy.rpartition("@")[0],)] += 1
-        yield
-    return total
+    return queue.tally(lambda queued: [(queued.policy.rpartition("@")[0],)] if queued.policy else ())

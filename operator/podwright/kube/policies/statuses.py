@@ -49,7 +49,7 @@ class PolicyStatuses(ObjectStatuses):
         self.applied: dict[str, AppliedVersion] = {}
         self._engine = engine
         self._kind = kind
-        self._pending: Mapping[tuple[str], int] = {}
+        self._pending: Mapping[tuple[str, ...], int] = {}
         """How many pods wait, by policy, as of the last refresh."""
         self._computed: dict[str, tuple[object, Raw]] = {}
         """By the policy's key: what its status depends on, and the status."""
