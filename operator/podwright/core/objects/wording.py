@@ -14,7 +14,7 @@ def quantity(resource: str, amount: int) -> str:
     """The amount as an exact Kubernetes quantity. CPU is in milli-CPU, all else in whole units."""
     if resource == CPU:
         return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount}m"
-    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
+    if _is_bytes(resource):
         for unit, size in _UNITS:
             if amount and amount % size == 0:
                 return f"{amount // size}{unit}"
@@ -24,12 +24,14 @@ def quantity(resource: str, amount: int) -> str:
 def readable(resource: str, amount: int) -> str:
     """The amount for people: bytes are rounded to a tenth of the greatest unit."""
     exact = quantity(resource, amount)
-    if not exact.isdigit() or resource == CPU or len(exact) < 5:
-        return exact
-    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
+    if exact.isdigit() and len(exact) >= 5 and _is_bytes(resource):
         unit, size = next(pair for pair in _UNITS if amount >= pair[1])
         return f"{amount / size:.1f}{unit}"
     return exact
+
+
+def _is_bytes(resource: str) -> bool:
+    return resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX)
 
 
 def called(resource: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.quantity import NANO, canonical
-from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
+from podwright.core.objects.resources import CPU, PODS
+from podwright.core.objects.wording import quantity
 from podwright.core.queues.flavors import parts_of
 
 
@@ -17,12 +17,7 @@ def unit_of(name: str) -> int:
 
 def amount_text(name: str, amount: int) -> str:
     """An amount as Kubernetes writes it. `name`: of a resource, or of one in a flavor."""
-    resource, _ = parts_of(name)
-    if resource == CPU and amount % 1000:
-        return f"{amount}m"
-    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
-        return canonical(amount * NANO, "Ki")
-    return str(amount // 1000 if resource == CPU else amount)
+    return quantity(parts_of(name)[0], amount)
 
 
 def amounts_of(pod: PodInfo) -> Mapping[str, int]:
