@@ -364,6 +364,11 @@ def place(
     )
 
 
+def always_first(_count: int) -> int:
+    """A `RandomBelow` with which results can be reproduced."""
+    return 0
+
+
 def select_host(total: WholeNumbers, below: RandomBelow, best: Sequence[int] | None = None) -> tuple[int, int | None]:
     """The index of the greatest total and of the runner-up. Among equals, `below` chooses; the runner-up may be equal,
     too. `best`: the indices of the greatest, in ascending order, if they are known.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from podwright.core.cycle import Placement, schedule
+from podwright.core.cycle import Placement, always_first, schedule
 from podwright.core.framework.errors import PluginError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.policies.active_policy import ActivePolicy
@@ -27,14 +27,9 @@ def place(trial: Trial, policy: ActivePolicy, pod: PodInfo, only: str = "") -> s
     try:
         if framework.pre_enqueue(pod) is not None:
             return ""
-        decision = schedule(framework, cache, pod, first, within=within, preempt=False)
+        decision = schedule(framework, cache, pod, always_first, within=within, preempt=False)
         if isinstance(decision, Placement) and trial.place(framework, decision) is None:
             return decision.node_name
     except PluginError:
         pass
     return ""
-
-
-def first(_count: int) -> int:
-    """The choice among equal scores: always the same, so that answers can be reproduced."""
-    return 0

@@ -13,7 +13,7 @@ from enum import Enum
 
 import numpy as np
 
-from podwright.core.cycle import Fault, Placement, Rejection, Search, find_feasible, schedule
+from podwright.core.cycle import Fault, Placement, Rejection, Search, always_first, find_feasible, schedule
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Slots, WholeNumbers
@@ -110,7 +110,7 @@ def compare(framework: Framework, cache: Cache, pod: PodInfo, theirs: str) -> Sh
     """Compares the policy's decision about this pod, which has no node, with the node `theirs`; "": the other scheduler
     finds none.
     """
-    decision = schedule(framework, cache, pod, _first, preempt=False)
+    decision = schedule(framework, cache, pod, always_first, preempt=False)
     if isinstance(decision, Fault):
         return ShadowComparison(outcome=ComparisonOutcome.FAILED, why=decision.message)
     if isinstance(decision, Rejection):
@@ -254,8 +254,3 @@ def _packed(rows: Bools) -> bytes:
 def _bit(packed: bytes, slot: int) -> bool:
     byte, bit = divmod(slot, 8)
     return byte < len(packed) and bool(packed[byte] & (0x80 >> bit))
-
-
-def _first(_count: int) -> int:
-    """The choice among equals: always the same."""
-    return 0

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.cycle import Placement, Rejection, always_first, schedule
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.dataclass import dataclass
@@ -283,7 +283,7 @@ class ShadowCluster:
 
     def _decide(self, pod: PodInfo, theirs: str) -> None:
         """The policy decides on the state of this world."""
-        decision = schedule(self._framework, self.cache, waiting_again(pod), _first, preempt=False)
+        decision = schedule(self._framework, self.cache, waiting_again(pod), always_first, preempt=False)
         self._waiting.pop(pod.uid, None)
         if isinstance(decision, Placement):
             self.cache.set_pod(pod.on(decision.node_name))
@@ -319,8 +319,3 @@ class ShadowCluster:
             undecided=len(self._undecided),
             settled=not self.has_work,
         )
-
-
-def _first(_count: int) -> int:
-    """The choice among equals: always the same."""
-    return 0

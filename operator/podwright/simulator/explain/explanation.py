@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from podwright.core.cycle import Placement, schedule
+from podwright.core.cycle import Placement, always_first, schedule
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.explaining import Raw
 from podwright.core.framework.framework import Framework
@@ -301,7 +301,7 @@ def _waits_for_victims(cache: Cache, pod: PodInfo) -> Cause | None:
 
 def _without_reservations(framework: Framework, cache: Cache, pod: PodInfo) -> Collection[str]:
     """The node that the pod would get."""
-    decision = schedule(framework, cache, pod, lambda _: 0, preempt=False)
+    decision = schedule(framework, cache, pod, always_first, preempt=False)
     return (decision.node_name,) if isinstance(decision, Placement) else ()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil, inf
 
-from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.cycle import Placement, Rejection, always_first, schedule
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.plan import GangPlanner, decide
@@ -24,7 +24,6 @@ from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.groups import planner_for
 from podwright.simulator.explain.results import Start
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.placing import first
 from podwright.simulator.trial import Trial
 
 
@@ -100,7 +99,7 @@ def _after_preemption(
 
 
 def _victims(framework: Framework, cluster: LoadedCluster, pod: PodInfo) -> Sequence[PodInfo]:
-    found = schedule(framework, cluster.cache, pod, first)
+    found = schedule(framework, cluster.cache, pod, always_first)
     result = found.post_filter if isinstance(found, Rejection) else None
     return result.victims if result is not None and result.nominated_node else ()
 
@@ -111,7 +110,7 @@ def _victims_of_group(planner: GangPlanner, cluster: LoadedCluster, members: Seq
 
 
 def _placed(framework: Framework, cluster: LoadedCluster, pod: PodInfo) -> Placement | None:
-    found = schedule(framework, cluster.cache, pod, lambda _: 0, preempt=False)
+    found = schedule(framework, cluster.cache, pod, always_first, preempt=False)
     return found if isinstance(found, Placement) else None
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from podwright.core.cycle import Rejection
+from podwright.core.cycle import Rejection, always_first
 from podwright.core.framework.explaining import PodChange
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangDecision, GangPlacement, GangRejection
@@ -55,7 +55,7 @@ def planner_for(framework: Framework, cache: Cache, group: PodGroup) -> GangPlan
     """A planner that plans as the scheduler does, but always makes the same choice among equals."""
     args = framework.profile.args.get(GangScheduling.name)
     pack_by = "" if args is None else args.topology_key
-    return GangPlanner(framework=framework, cache=cache, group=group, below=lambda _: 0, pack_by=pack_by)
+    return GangPlanner(framework=framework, cache=cache, group=group, below=always_first, pack_by=pack_by)
 
 
 class GroupChanges:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.cycle import Placement, Rejection, always_first, schedule
 from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
@@ -21,7 +21,7 @@ from podwright.simulator.explain.results import Change, Edit
 from podwright.simulator.hypotheses.hypothesis import AddedNodes, AppliedHypothesis, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.placing import first, place
+from podwright.simulator.placing import place
 from podwright.simulator.trial import Trial, created_anew
 
 _AS_IT_IS: Final[Mapping[str, str]] = {}
@@ -97,7 +97,7 @@ class Trials:
         """
         self.begin()
         framework = self.cluster.policy_for(pod).framework
-        decision = schedule(framework, self.cache, pod, first)
+        decision = schedule(framework, self.cache, pod, always_first)
         found = decision.post_filter if isinstance(decision, Rejection) else None
         return found if found is not None and found.nominated_node else None
 
