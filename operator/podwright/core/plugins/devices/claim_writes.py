@@ -7,7 +7,7 @@ else may have allocated or deleted it. Source: `bindClaim` in kube-scheduler's p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import field
 from typing import Any, Final
@@ -120,14 +120,14 @@ class ClaimWrites:
             return
         if self.created is not None:
             self.reserved.pop(self.created.uid, None)
-            await delete(self._handle, self.created)
+            await Deletion(self._handle, self.created)()
         useless = self._lost | {claim.uid for claim in self.reserved.values() if not names(pod, claim)}
         for claim in filter(lambda each: self._taken_back(each.uid), self.reserved.values()):
             consumer = self._consumers[claim.uid]
             if claim.uid in useless and set(claim.reserved_for) <= {consumer.uid}:
-                await deallocate(self._handle, claim)
+                await Deallocation(self._handle, claim)()
             elif not consumer.group:
-                await release_from(self._handle, claim, consumer.uid)
+                await Release(self._handle, claim, consumer.uid)()
         self.reserved.clear()
 
     async def wait(self, timeout: float) -> None:
@@ -316,71 +316,62 @@ async def tell(handle: Handle, pod: PodInfo, unreadable: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Deallocation:
-    """A follow-up: see `deallocate`. Equal for one version of a claim, which several pods may share."""
+    """A follow-up that deallocates a claim, so that it can get other devices. If that fails, the next attempt does it
+    again. Equal for one version of a claim, which several pods may share.
+    """
 
     handle: Handle = field(compare=False)
     claim: ResourceClaim
 
     async def __call__(self) -> None:
-        await deallocate(self.handle, self.claim)
+        claim, status = self.claim, self.claim.raw.get("status") or {}
+        left = {k: v for k, v in status.items() if k not in ("allocation", "devices", "reservedFor")}
+        update = self.handle.cluster.update(CLAIM_KIND, {**claim.raw, "status": left}, "status")
+        await _write_status(self.handle, claim, update)
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A follow-up: see `delete`."""
+    """A follow-up that deletes a claim that was created for extended resources. If that fails, the next attempt handles
+    the claim.
+    """
 
     handle: Handle = field(compare=False)
     claim: ResourceClaim
 
     async def __call__(self) -> None:
-        await delete(self.handle, self.claim)
+        cluster, claim = self.handle.cluster, self.claim
+        try:
+            raw = await cluster.get(CLAIM_KIND, claim.name, claim.namespace)
+            if raw is not None and FINALIZER in (raw["metadata"].get("finalizers") or ()):
+                await cluster.update(CLAIM_KIND, _without_finalizer(raw))
+            await cluster.delete(CLAIM_KIND, claim.name, claim.namespace, claim.uid)
+        except ClusterError:
+            return
+        self.handle.cache.devices.claims.forget(claim.namespace, claim.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A follow-up: see `release_from`. Equal for one version of a claim."""
+    """A follow-up that removes a consumer, by uid, from those for which a claim is reserved. If that fails, the next
+    attempt looks whether it is entered. Equal for one version of a claim.
+    """
 
     handle: Handle = field(compare=False)
     claim: ResourceClaim
     consumer: str
 
     async def __call__(self) -> None:
-        await release_from(self.handle, self.claim, self.consumer)
+        claim = self.claim
+        without = [{"$patch": "delete", "uid": self.consumer}]
+        change = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": without}}
+        patch = self.handle.cluster.patch(CLAIM_KIND, claim.name, claim.namespace, change, "status")
+        await _write_status(self.handle, claim, patch)
 
 
-async def release_from(handle: Handle, claim: ResourceClaim, consumer: str) -> None:
-    """Removes a consumer, by uid, from those for which a claim is reserved. If that fails, the next attempt looks
-    whether it is entered.
-    """
-    change = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": [{"$patch": "delete", "uid": consumer}]}}
+async def _write_status(handle: Handle, claim: ResourceClaim, write: Awaitable[Mapping[str, Any]]) -> None:
     try:
-        raw = await handle.cluster.patch(CLAIM_KIND, claim.name, claim.namespace, change, "status")
-    except ClusterError:
-        handle.cache.devices.claims.doubt(claim)
-        return
-    handle.cache.devices.claims.written(raw)
-
-
-async def delete(handle: Handle, claim: ResourceClaim) -> None:
-    """Deletes a claim that was created for extended resources. If that fails, the next attempt handles the claim."""
-    cluster = handle.cluster
-    try:
-        raw = await cluster.get(CLAIM_KIND, claim.name, claim.namespace)
-        if raw is not None and FINALIZER in (raw["metadata"].get("finalizers") or ()):
-            await cluster.update(CLAIM_KIND, _without_finalizer(raw))
-        await cluster.delete(CLAIM_KIND, claim.name, claim.namespace, claim.uid)
-    except ClusterError:
-        return
-    handle.cache.devices.claims.forget(claim.namespace, claim.name)
-
-
-async def deallocate(handle: Handle, claim: ResourceClaim) -> None:
-    """Deallocates a claim, so that it can get other devices. If that fails, the next attempt does it again."""
-    left = {
-        k: v for k, v in (claim.raw.get("status") or {}).items() if k not in ("allocation", "devices", "reservedFor")
-    }
-    try:
-        raw = await handle.cluster.update(CLAIM_KIND, {**claim.raw, "status": left}, "status")
+        raw = await write
     except ClusterError:
         handle.cache.devices.claims.doubt(claim)
         return
