@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from podwright.engine.process.interruption import is_interruption
+from podwright.engine.process.interruption import cancel, is_interruption
 
 log = logging.getLogger(__name__)
 
@@ -78,12 +77,3 @@ async def run_forever(name: str, work: Work, restarted: Callable[[str], None] = 
             log.exception("%s failed; restarting it", name)
         restarted(name)
         await asyncio.sleep(RESTART_SECONDS)
-
-
-async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancels the tasks and waits for their end."""
-    tasks = list(tasks)
-    for task in tasks:
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -28,6 +28,7 @@ from podwright.engine.engine import Engine
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.ports import Extender
 from podwright.engine.process.instance import new_instance
+from podwright.engine.process.interruption import cancel
 from podwright.engine.process.memory import configure_memory, freeze_objects
 from podwright.engine.process.steps import Steps
 from podwright.engine.records.log_fields import fields
@@ -35,7 +36,7 @@ from podwright.engine.records.metrics import HEALTHCHECK, TASK_RESTARTS, Metrics
 from podwright.engine.shadow.report import reports
 from podwright.engine.view.pod_answers import PodAnswers
 from podwright.engine.view.waiting import queued_pods
-from podwright.kube.background import BackgroundTasks, Work, cancel
+from podwright.kube.background import BackgroundTasks, Work
 from podwright.kube.client import access
 from podwright.kube.client.credentials import credentials
 from podwright.kube.client.http import Http, import_streams

@@ -36,7 +36,7 @@ from podwright.engine.plugins.slow_plugins import SLOW_SECONDS
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.ports import Extender, ExtenderError, NodeVictims, Ports
-from podwright.engine.process.interruption import is_interruption
+from podwright.engine.process.interruption import cancel, is_interruption
 from podwright.engine.records.log_fields import V5, fields
 from podwright.engine.state import EngineState
 
@@ -152,9 +152,7 @@ class ExtendedAttempts:
 
     async def stop(self) -> None:
         """Cancels all attempts that wait for extenders. Nothing was assumed for them."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(self._tasks)
 
     def _full(self, names: Sequence[str]) -> bool:
         return any(self._out[name] >= (self._extenders[name].defined.attempts or self._at_once) for name in names)

@@ -30,6 +30,7 @@ from podwright.engine.planning.messages import Messages
 from podwright.engine.plugins.exceptions import PluginExceptions, Report
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.process.forks import CHILD_SECONDS, ChildError, Children, NoChildError
+from podwright.engine.process.interruption import cancel
 from podwright.engine.process.quiet import Quiet
 from podwright.engine.process.slice import LOOP_SECONDS, Slice
 from podwright.engine.process.steps import Steps, Turn, in_slices
@@ -175,9 +176,7 @@ class Planning:
 
     async def stop(self) -> None:
         """Ends the child, and waits until it has ended."""
-        self.cancel()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel([self._task])
 
     # A child's decisions
 

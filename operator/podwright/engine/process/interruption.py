@@ -1,8 +1,13 @@
-"""True if an exception really cancels the running task: code of plugins may raise a CancelledError of its own."""
+"""Cancelled tasks: what really cancels the running one, because code of plugins may raise a CancelledError of its own,
+and how to cancel others.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Any
 
 
 def is_interruption(error: BaseException) -> bool:
@@ -14,3 +19,12 @@ def is_interruption(error: BaseException) -> bool:
     except RuntimeError:  # there is no loop any more
         return True
     return task is None or task.cancelling() > 0
+
+
+async def cancel(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
+    """Cancels the tasks, and waits until they have ended. None: a task that has not begun."""
+    begun = [task for task in tasks if task is not None]
+    for task in begun:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*begun, return_exceptions=True)

@@ -24,6 +24,7 @@ from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports
+from podwright.engine.process.interruption import cancel
 from podwright.engine.rebalance.moves import Moves, Run
 from podwright.engine.rebalance.provable import is_exempt, provable_framework
 from podwright.engine.rebalance.recent import RecentMoves
@@ -164,9 +165,7 @@ class Rebalancing:
 
     async def stop(self) -> None:
         """Ends the plan, and waits until its task has ended."""
-        self.cancel()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel([self._task])
 
     async def _run(self) -> None:
         """Plans for each policy that is due, in its turn, and again while one is to plan at once."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from podwright.core.state.deadline import TookLongError
+from podwright.engine.process.interruption import cancel
 from podwright.engine.records.metrics import Metrics
 from podwright.engine.records.policy_metrics import SHADOW_MILLISECONDS
 from podwright.engine.shadow.shadow import Shadow
@@ -84,9 +85,7 @@ class ShadowTime:
 
     async def stop(self) -> None:
         """Ends the decision that is being computed."""
-        if self._computing is not None:
-            self._computing.cancel()
-            await asyncio.gather(self._computing, return_exceptions=True)
+        await cancel([self._computing])
 
 
 def earliest(*times: float | None) -> float | None:

@@ -21,6 +21,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.times import rfc3339
 from podwright.engine.outcomes.binding.limiter import BindLimiter
 from podwright.engine.ports import EvictionEvent, Recorder, Regarding, preempted_by, preempting
+from podwright.engine.process.interruption import cancel
 from podwright.engine.records.log_fields import fields
 from podwright.kube.client.errors import is_conflict, is_not_found, is_retryable_write, uid_mismatch
 from podwright.kube.client.http import Http
@@ -86,9 +87,7 @@ class PodEvictor:
             task.cancel()
         if self._started:
             await asyncio.wait(set(self._started), timeout=grace)
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await cancel(self.tasks)
 
     async def _evict(
         self,

@@ -18,6 +18,7 @@ from podwright.core.state.reservations import Reservation
 from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports, Regarding
+from podwright.engine.process.interruption import cancel
 from podwright.engine.process.steps import in_slices
 from podwright.engine.records.log_fields import fields
 from podwright.engine.reservations import ReservationChanges
@@ -75,10 +76,7 @@ class Gathering:
         return self._gangs.held()
 
     async def stop(self) -> None:
-        tasks = [task for task in (self._task, self._releasing) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel([self._task, self._releasing])
 
     async def _release(self) -> None:
         for name in self._gangs.release(self._sources.wall()):

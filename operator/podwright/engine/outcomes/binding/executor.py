@@ -44,7 +44,7 @@ from podwright.engine.outcomes.binding.waiting_pods import PermitWaitingPod
 from podwright.engine.outcomes.failures import Failures
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.ports import ExtenderError, Ports
-from podwright.engine.process.interruption import is_interruption
+from podwright.engine.process.interruption import cancel, is_interruption
 from podwright.engine.records.decision_annotation import annotations_of
 from podwright.engine.records.log_fields import V2, fields
 from podwright.engine.records.metrics import PERMIT_WAIT_SECONDS
@@ -354,7 +354,5 @@ class BindingExecutor:
         ended = all(task.done() for task in self._tasks)
         for cycle in self._cycles:
             cycle.stop(SHUTDOWN)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(self._tasks)
         return await self._follow_ups.drain(max(0.0, ends - loop.time())) and ended

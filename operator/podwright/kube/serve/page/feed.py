@@ -17,6 +17,7 @@ import orjson
 
 from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
+from podwright.engine.process.interruption import cancel
 from podwright.engine.records.recent_decisions import RecentDecision
 from podwright.engine.view.nodes import node_changes
 from podwright.engine.view.policies import policy_rows
@@ -144,9 +145,7 @@ class Feed:
 
     async def close(self) -> None:
         """Stops reading from the scheduler."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        await cancel([self._running])
         if self._forget is not None:
             self._forget.cancel()
 
