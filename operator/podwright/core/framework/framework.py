@@ -344,10 +344,7 @@ class Framework(BuiltPlugins):
         reasons: list[str] = []
         rejected_by = ""
         for plugin in self.post_filter_plugins:
-            try:
-                answer = plugin.post_filter(state, pod, diagnosis)
-            except BaseException as error:
-                raise failed(plugin, Point.POST_FILTER, error) from error
+            answer = call(plugin, Point.POST_FILTER, plugin.post_filter, state, pod, diagnosis)
             found, status = contract.post_filter_answer(plugin, answer)
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
                 return found, status

@@ -311,23 +311,6 @@ class Feasible:
         return [node for slot in self.slots if (node := nodes[slot]) is not None]
 
 
-class PlaceRules(Protocol):
-    """The bounds and preferences for nodes in every profile, after its plugins: see `Cache.place_rules`."""
-
-    @property
-    def plugin(self) -> str:
-        """The plugin in whose name nodes are refused."""
-
-    def refuse_all(self, pod: PodInfo) -> FilterResult | None:
-        """The verdict on all nodes; None: all pass."""
-
-    def refuse(self, pod: PodInfo, slot: int) -> Status | None:
-        """The verdict on the node in this row."""
-
-    def preferred(self, pod: PodInfo, slots: Slots) -> Bools | None:
-        """bool[slots]: those of these nodes among which scores decide; None: all of them."""
-
-
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
     """Nominate the pod to a node, and evict the victims there. "" clears a nomination."""

@@ -34,7 +34,7 @@ MOST_TOLD: Final = 4
 
 
 class Bounds:
-    """See the module. A `PlaceRules` of core/framework."""
+    """See the module. While queues name flavors, these are the cache's `place_rules`."""
 
     plugin: Final = QUEUE_QUOTA
 
@@ -161,9 +161,10 @@ class Bounds:
         """True if any queue does not lend all of its guarantee, so that free room is a bound, too."""
         return bool(self._accounts.tree().keeping)
 
-    # PlaceRules
+    # As the cache's `place_rules`
 
     def refuse_all(self, pod: PodInfo) -> FilterResult | None:
+        """The verdict on all nodes; None: all pass."""
         if self._places.request(pod) is None:
             return None
         column, places = self._accounts.flavors.column()
@@ -175,16 +176,15 @@ class Bounds:
         return FilterResult(passing[column], lambda: (column, told))
 
     def refuse(self, pod: PodInfo, slot: int) -> Status | None:
+        """The verdict on the node in this row."""
         place = self._accounts.flavors.at(slot)
         return self._verdict(pod, place) if place and self._places.request(pod) is not None else None
 
     def _verdict(self, pod: PodInfo, place: Place) -> Status | None:
         bound = self.at(pod, place) if place else None
-        return (
-            None
-            if bound is None
-            else unresolvable(f"node(s) of flavor {', '.join(place)}: {bound.message}").by(self.plugin)
-        )
+        if bound is None:
+            return None
+        return unresolvable(f"node(s) of flavor {', '.join(place)}: {bound.message}").by(self.plugin)
 
     # Internals
 

@@ -76,7 +76,7 @@ class Cache:
         self.refusals: dict[str, Callable[[PodInfo], Any]] = {}
         """PreFilter's checks in every profile after the plugins, by plugin name: a returned Status refuses the pod."""
         self.place_rules: Any = None
-        """A `PlaceRules` of core/framework, which every profile follows; None: no rules."""
+        """The `Bounds` of queues that name flavors, which every profile follows after its plugins; None: no rules."""
         self._changes = 0
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from podwright.core.framework.registry import RegistryError
-from podwright.core.objects.wording import counted
+from podwright.core.objects.wording import counted, listed
 from podwright.core.state.cache import Cache
 from podwright.engine.plugins.files import PluginDirectories, PluginFilesError, Texts
 from podwright.engine.plugins.loading import LoadedPlugins, load_files
@@ -182,4 +182,4 @@ def _names(found: Texts, before: LoadedPlugins) -> str:
     """The names of the files that differ, shortened if there are many."""
     running = before.texts
     names = sorted(str(path) for path in found.keys() | running.keys() if found.get(path) != running.get(path))
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return listed(names, _SHOWN)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from podwright.engine.process.steps import Steps
@@ -55,16 +56,7 @@ def _world(worlds: Worlds, tally: AgreementStats) -> Report:
     world, usage = worlds.of(tally), worlds.usage(tally)
     if world is None or usage is None:
         return {"missing": worlds.why_missing(tally) or "it is about to be made"}
-    counts = world.counts
-    return {
-        "elsewhere": counts.elsewhere,
-        "waiting": counts.waiting,
-        "unplaced": counts.unplaced,
-        "undecided": counts.undecided,
-        "settled": counts.settled,
-        "cluster": _usage(usage[0]),
-        "shadow": _usage(usage[1]),
-    }
+    return {**asdict(world.counts), "cluster": _usage(usage[0]), "shadow": _usage(usage[1])}
 
 
 def _usage(usage: ClusterUsage) -> Report:
@@ -89,7 +81,7 @@ def _disagreement(found: Disagreement) -> Report:
             score=found.comparison.their_score,
             why=found.comparison.their_why,
         ),
-        "plugins": _plugins(found.comparison),
+        "plugins": [asdict(pair) for pair in found.comparison.plugins],
         "changes": found.changes,
     }
 
@@ -102,13 +94,6 @@ def _ours(comparison: ShadowComparison) -> Report:
         evaluated=comparison.evaluated,
         feasible=comparison.feasible,
     )
-
-
-def _plugins(comparison: ShadowComparison) -> Sequence[Report]:
-    return [
-        {"plugin": pair.plugin, "weight": pair.weight, "ours": pair.ours, "theirs": pair.theirs}
-        for pair in comparison.plugins
-    ]
 
 
 def _present(**values: Any) -> Report:

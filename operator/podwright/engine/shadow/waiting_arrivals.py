@@ -38,10 +38,9 @@ class WaitingArrivals:
         compact_regularly(self)
 
     def compact(self) -> None:
-        """Frees the capacity that the lists needed when they were longer, and forgets pods that are gone."""
+        """Frees the capacity that the list needed when it was longer, and forgets pods that are gone."""
         self._arrived = deque(arrival for arrival in self._arrived if self._is_there(arrival))
         self._forget_unseen()
-        self._unseen = OrderedDict(self._unseen)
 
     def __len__(self) -> int:
         return len(self._arrived)
