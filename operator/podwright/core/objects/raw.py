@@ -32,6 +32,14 @@ def mapping_at(raw: object, *path: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+def condition_of(raw: object, kind: str) -> Mapping[str, Any]:
+    """The condition of this type in the object's status; empty without one. The object may be malformed."""
+    for condition in value_at(raw, "status", "conditions") or ():
+        if isinstance(condition, Mapping) and condition.get("type") == kind:
+            return condition
+    return {}
+
+
 def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
     """`raw` as a mapping; None as an empty one. Raises InvalidObjectError for anything else."""
     if type(raw) is dict:  # the usual case, and much cheaper to check than Mapping

@@ -27,6 +27,7 @@ from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePoli
 from podwright.engine.ports import SCHEDULER_ERROR, WAITING_FOR_QUOTA, Ports, Regarding, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
 from podwright.engine.process.steps import Steps
+from podwright.engine.process.token_bucket import TokenBucket
 from podwright.engine.records.log_fields import fields
 from podwright.engine.records.metrics import ERROR, PREEMPTION_ATTEMPTS, UNSCHEDULABLE
 from podwright.engine.records.policy_metrics import SLOW_LANE
@@ -54,7 +55,7 @@ class Failures:
         self._status = ports.status
         self._metrics = ports.metrics
         self._preemptions = preemptions
-        self._member_events = _EventBudget(state.clock)
+        self._member_events = TokenBucket(state.clock, per_second=MEMBER_EVENTS_PER_SECOND, at_once=MEMBER_EVENTS)
         self.follow_ups = FollowUps()
         """The follow-ups of failed attempts and of binding cycles."""
 
@@ -283,7 +284,7 @@ class Failures:
             queued.forget_reports()
         else:
             first, recorded_at = queued.last_report(cause)
-            if queued.timestamp < recorded_at + REPEAT_SECONDS or not (urgent or self._member_events.take()):
+            if queued.timestamp < recorded_at + REPEAT_SECONDS or not (urgent or not self._member_events.take()):
                 return False
             note = first or (message if counts else without_counts(message))
             queued.report(cause, note, keep_seconds=2 * REPEAT_SECONDS)
@@ -307,22 +308,3 @@ def _cause(decision: Rejection) -> Hashable | None:
     status = decision.post_filter_status
     lasting = "" if status is None else without_counts(status.message)
     return None if status is None or lasting == status.message else (decision.filter_message, lasting)
-
-
-class _EventBudget:
-    """A token bucket of `MEMBER_EVENTS`. `clock` in seconds, never stepping back."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._left = float(MEMBER_EVENTS)
-        self._counted_at = clock()
-
-    def take(self) -> bool:
-        """True if one more event may be recorded now."""
-        now = self._clock()
-        self._left = min(MEMBER_EVENTS, self._left + (now - self._counted_at) * MEMBER_EVENTS_PER_SECOND)
-        self._counted_at = now
-        if self._left < 1.0:
-            return False
-        self._left -= 1.0
-        return True

@@ -6,14 +6,14 @@ while: the watch of pods with nodes may report it later.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import field
 from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.raw import Raw
+from podwright.core.objects.raw import Raw, condition_of
 from podwright.core.queue import SchedulingQueue
 from podwright.engine.ports import UNSCHEDULABLE
 from podwright.engine.shadow.comparison import Outlook
@@ -147,9 +147,6 @@ def _waits_for(pod: PodInfo) -> tuple[object, ...]:
 
 def _message(raw: Raw) -> str | None:
     """Returns the message of the condition PodScheduled; None if the pod is not unschedulable by it."""
-    status = raw.get("status")
-    for condition in (status.get("conditions") if isinstance(status, Mapping) else None) or ():
-        if isinstance(condition, Mapping) and condition.get("type") == "PodScheduled":
-            unschedulable = condition.get("status") == "False" and condition.get("reason") == UNSCHEDULABLE
-            return str(condition.get("message") or "")[:LONGEST] if unschedulable else None
-    return None
+    condition = condition_of(raw, "PodScheduled")
+    unschedulable = condition.get("status") == "False" and condition.get("reason") == UNSCHEDULABLE
+    return str(condition.get("message") or "")[:LONGEST] if unschedulable else None

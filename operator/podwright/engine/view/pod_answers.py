@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo, body_of
+from podwright.core.objects.raw import condition_of
 from podwright.core.queue import QueuedPod, SchedulingQueue, Waits
 from podwright.core.queue.queued_pod import Place
 from podwright.core.queue.scheduling_queue import FLUSH_INTERVAL
@@ -156,11 +157,10 @@ def _decision(decision: RecentDecision, namespace: str) -> Mapping[str, Any]:
 
 def _written(queued: QueuedPod) -> list[Mapping[str, Any]]:
     """The last rejection as the pod's status has it, if it has one."""
-    status = (body_of(queued.pod) or {}).get("status") or {}
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            name, _, generation = queued.policy.rpartition("@")
-            policy = {"policy": {"name": name, "generation": int(generation)}} if generation.isdecimal() else {}
-            outcome = "Failed" if condition.get("reason") == "SchedulerError" else "Rejected"
-            return [{"outcome": outcome, "message": str(condition.get("message") or "")[:LONGEST], **policy}]
-    return []
+    condition = condition_of(body_of(queued.pod), "PodScheduled")
+    if condition.get("status") != "False":
+        return []
+    name, _, generation = queued.policy.rpartition("@")
+    policy = {"policy": {"name": name, "generation": int(generation)}} if generation.isdecimal() else {}
+    outcome = "Failed" if condition.get("reason") == "SchedulerError" else "Rejected"
+    return [{"outcome": outcome, "message": str(condition.get("message") or "")[:LONGEST], **policy}]

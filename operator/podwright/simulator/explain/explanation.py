@@ -17,7 +17,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.explaining import Raw
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.raw import value_at
+from podwright.core.objects.raw import condition_of
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import counted, listed
 from podwright.core.plugins.scheduling_gates import is_field
@@ -275,10 +275,8 @@ def _only_if(found: Explanation, conditions: Sequence[str], pod: PodInfo) -> Exp
 
 def _last_failure(pod: PodInfo) -> str:
     """Returns the message of the condition PodScheduled; "" unless the condition is False."""
-    for condition in value_at(pod.raw, "status", "conditions") or ():
-        if isinstance(condition, Mapping) and condition.get("type") == "PodScheduled":
-            return str(condition.get("message") or "") if condition.get("status") == "False" else ""
-    return ""
+    condition = condition_of(pod.raw, "PodScheduled")
+    return str(condition.get("message") or "") if condition.get("status") == "False" else ""
 
 
 def _waits_for_victims(cache: Cache, pod: PodInfo) -> Cause | None:
