@@ -17,7 +17,7 @@ from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.validation import Problem, declared, unique_by
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import as_count, as_list, as_mapping, as_optional_text, as_text, shortened
+from podwright.core.objects.raw import as_count, as_list, as_mapping, as_optional_text, as_text, entries, shortened
 from podwright.core.objects.resources import is_qualified_name
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 from podwright.core.objects.sub_groups import MAX_LEVELS
@@ -104,13 +104,12 @@ def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
 def _hyper_node(spec: Mapping[str, Any]) -> HyperNode:
     nodes, members = set[str](), set[str]()
     patterns, selectors = list[str](), list[LabelSelector]()
-    for index, item in enumerate(as_list(spec.get("members"), "spec.members")):
-        member = as_mapping(item, f"spec.members[{index}]")
-        kind, where = member.get("type"), f"spec.members[{index}].selector"
+    for at, member in entries(spec.get("members"), "spec.members"):
+        kind, where = member.get("type"), f"{at}.selector"
         selector = as_mapping(member.get("selector"), where)
         exact = as_mapping(selector.get("exactMatch"), f"{where}.exactMatch")
         if kind not in ("Node", HYPER_NODE_KIND):
-            raise InvalidObjectError(f"spec.members[{index}].type", f"{shortened(kind)} is neither Node nor HyperNode")
+            raise InvalidObjectError(f"{at}.type", f"{shortened(kind)} is neither Node nor HyperNode")
         if exact or kind == HYPER_NODE_KIND:
             picked = nodes if kind == "Node" else members
             picked.add(as_text(exact.get("name"), f"{where}.exactMatch.name"))

@@ -14,7 +14,7 @@ from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.frozen import FrozenDict
 from podwright.core.objects.interning import Interner
-from podwright.core.objects.raw import as_labels, as_list, as_mapping, as_positive, shortened
+from podwright.core.objects.raw import as_labels, as_list, as_mapping, as_positive, entries, shortened
 from podwright.core.objects.selectors import (
     NOTHING,
     LabelSelector,
@@ -147,15 +147,12 @@ def _node_affinity(selector: object, raw: object, *, allow_invalid_bounds: bool)
     preferred = []
     problem = ""
     field = f"{where}.preferredDuringSchedulingIgnoredDuringExecution"
-    for i, item in enumerate(as_list(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), field)):
-        entry = as_mapping(item, f"{field}[{i}]")
-        weight = _weight(entry, f"{field}[{i}]")
-        term = parse_node_selector_term(
-            entry.get("preference"), f"{field}[{i}].preference", allow_invalid_bounds=allow_invalid_bounds
-        )
+    for at, entry in entries(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), field):
+        weight, where_term = _weight(entry, at), f"{at}.preference"
+        term = parse_node_selector_term(entry.get("preference"), where_term, allow_invalid_bounds=allow_invalid_bounds)
         preferred.append((weight, term))
         if any(requirement.bound is None for requirement in term.expressions):
-            problem = problem or f"{field}[{i}].preference.matchExpressions: operators Gt and Lt take an integer"
+            problem = problem or f"{where_term}.matchExpressions: operators Gt and Lt take an integer"
     labels = FrozenDict(as_labels(selector, "spec.nodeSelector"))
     terms = None
     if required is not None:
@@ -185,16 +182,11 @@ def _affinity_terms(
 ) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:
     affinity = as_mapping(raw, where)
     key = "requiredDuringSchedulingIgnoredDuringExecution"
-    required = [
-        _term(item, f"{where}.{key}[{i}]", namespace, 0)
-        for i, item in enumerate(as_list(affinity.get(key), f"{where}.{key}"))
-    ]
+    required = [_term(item, at, namespace, 0) for at, item in entries(affinity.get(key), f"{where}.{key}")]
     key = "preferredDuringSchedulingIgnoredDuringExecution"
     preferred = []
-    for i, item in enumerate(as_list(affinity.get(key), f"{where}.{key}")):
-        entry = as_mapping(item, f"{where}.{key}[{i}]")
-        weight = _weight(entry, f"{where}.{key}[{i}]")
-        preferred.append(_term(entry.get("podAffinityTerm"), f"{where}.{key}[{i}].podAffinityTerm", namespace, weight))
+    for at, entry in entries(affinity.get(key), f"{where}.{key}"):
+        preferred.append(_term(entry.get("podAffinityTerm"), f"{at}.podAffinityTerm", namespace, _weight(entry, at)))
     return tuple(required), tuple(preferred)
 
 
@@ -231,26 +223,23 @@ def spread_constraints_of(spec: Mapping[str, Any]) -> SpreadConstraints:
 def parse_spread_constraints(raw: object, where: str) -> SpreadConstraints:
     """A list of v1.TopologySpreadConstraint. Raises InvalidObjectError naming the field."""
     constraints = []
-    for i, item in enumerate(as_list(raw, where)):
-        entry = as_mapping(item, f"{where}[{i}]")
+    for at, entry in entries(raw, where):
         action = entry.get("whenUnsatisfiable")
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
-            raise InvalidObjectError(f"{where}[{i}].whenUnsatisfiable", f"{shortened(action)} is not a valid action")
+            raise InvalidObjectError(f"{at}.whenUnsatisfiable", f"{shortened(action)} is not a valid action")
         key = entry.get("topologyKey")
         if not isinstance(key, str) or not key:
-            raise InvalidObjectError(f"{where}[{i}].topologyKey", "a topology key is required")
+            raise InvalidObjectError(f"{at}.topologyKey", "a topology key is required")
         constraints.append(
             SpreadConstraint(
-                max_skew=as_positive(entry.get("maxSkew"), f"{where}[{i}].maxSkew"),
+                max_skew=as_positive(entry.get("maxSkew"), f"{at}.maxSkew"),
                 topology_key=key,
                 hard=action == "DoNotSchedule",
-                selector=interned_selector(entry.get("labelSelector"), f"{where}[{i}].labelSelector"),
-                min_domains=as_positive(entry.get("minDomains", 1), f"{where}[{i}].minDomains"),
-                honor_affinity=_policy(entry, "nodeAffinityPolicy", "Honor", f"{where}[{i}]"),
-                honor_taints=_policy(entry, "nodeTaintsPolicy", "Ignore", f"{where}[{i}]"),
-                match_label_keys=tuple(
-                    str(k) for k in as_list(entry.get("matchLabelKeys"), f"{where}[{i}].matchLabelKeys")
-                ),
+                selector=interned_selector(entry.get("labelSelector"), f"{at}.labelSelector"),
+                min_domains=as_positive(entry.get("minDomains", 1), f"{at}.minDomains"),
+                honor_affinity=_policy(entry, "nodeAffinityPolicy", "Honor", at),
+                honor_taints=_policy(entry, "nodeTaintsPolicy", "Ignore", at),
+                match_label_keys=tuple(map(str, as_list(entry.get("matchLabelKeys"), f"{at}.matchLabelKeys"))),
             )
         )
     return SpreadConstraints(tuple(constraints))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from podwright.core.objects.raw import as_list, as_mapping
+from podwright.core.objects.raw import as_list, as_mapping, entries
 
 NO_FEATURES: Final[frozenset[str]] = frozenset()
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
@@ -20,9 +20,7 @@ def _required(spec: Mapping[str, Any]) -> Iterator[str]:
     if spec.get("hostNetwork") and spec.get("hostUsers") is False:
         yield "UserNamespacesHostNetworkSupport"
     for kind in _CONTAINERS:
-        for i, item in enumerate(as_list(spec.get(kind), f"spec.{kind}")):
-            where = f"spec.{kind}[{i}]"
-            container = as_mapping(item, where)
+        for where, container in entries(spec.get(kind), f"spec.{kind}"):
             mounts = as_list(container.get("volumeMounts"), f"{where}.volumeMounts")
             if any(as_mapping(mount, f"{where}.volumeMounts").get("bindMountOptions") for mount in mounts):
                 yield "VolumeBindMountOptions"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from podwright.core.objects.closeness import Closeness
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_text, as_texts, shortened
+from podwright.core.objects.raw import as_mapping, as_optional_text, as_text, as_texts, entries, shortened
 from podwright.core.objects.sub_groups import Member, PartOf, SubGroup, count_of
 
 GROVE_PART_LABEL: Final = "grove.io/podclique"
@@ -23,22 +23,17 @@ def grove_tree(spec: Mapping[str, Any]) -> tuple[SubGroup, PartOf]:
     """
     parts: dict[str, SubGroup] = {}
     by_pod: dict[str, str] = {}
-    for index, raw in enumerate(as_list(spec.get("podgroups"), "spec.podgroups")):
-        where = f"spec.podgroups[{index}]"
-        entry = as_mapping(raw, where)
+    for where, entry in entries(spec.get("podgroups"), "spec.podgroups"):
         name = as_text(entry.get("name"), f"{where}.name")
         if name in parts:
             raise InvalidObjectError(f"{where}.name", f"{shortened(name)} is there twice")
         pods = count_of(entry.get("minReplicas"), f"{where}.minReplicas") or 0
         parts[name] = SubGroup(name, pods=pods, near=packed(entry, where))
-        for number, item in enumerate(as_list(entry.get("podReferences"), f"{where}.podReferences")):
-            named = as_mapping(item, f"{where}.podReferences[{number}]")
+        for _, named in entries(entry.get("podReferences"), f"{where}.podReferences"):
             by_pod[f"{named.get('namespace')}/{named.get('name')}"] = name
     names, set_names, children = frozenset(parts), set[str](), []
-    configs = "spec.topologyConstraintGroupConfigs"
-    for index, raw in enumerate(as_list(spec.get("topologyConstraintGroupConfigs"), configs)):
-        where = f"{configs}[{index}]"
-        entry = as_mapping(raw, where)
+    configs = spec.get("topologyConstraintGroupConfigs")
+    for where, entry in entries(configs, "spec.topologyConstraintGroupConfigs"):
         named_groups = as_texts(entry.get("podGroupNames"), f"{where}.podGroupNames")
         if unknown := next((name for name in named_groups if name not in parts), None):
             raise InvalidObjectError(f"{where}.podGroupNames", f"there is no other pod group {shortened(unknown)}")

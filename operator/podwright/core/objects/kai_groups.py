@@ -13,7 +13,7 @@ from typing import Any, Final
 from podwright.core.objects.closeness import ANYWHERE, Closeness
 from podwright.core.objects.durations import parse_duration
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive, as_text, shortened
+from podwright.core.objects.raw import as_mapping, as_optional_text, as_positive, as_text, entries, shortened
 from podwright.core.objects.sub_groups import MAX_LEVELS, Member, PartOf, SubGroup, Terms, count_of, leaves_of
 
 KAI_SCHEDULER: Final = "kai-scheduler"
@@ -46,19 +46,17 @@ def kai_terms(spec: Mapping[str, Any]) -> Terms:
 
 def kai_tree(spec: Mapping[str, Any]) -> SubGroup:
     """The tree of `spec.subGroups`. Raises InvalidObjectError."""
-    entries: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    known: dict[str, tuple[str, Mapping[str, Any]]] = {}
     below: dict[str, list[str]] = {}
-    for index, raw in enumerate(as_list(spec.get("subGroups"), "spec.subGroups")):
-        where = f"spec.subGroups[{index}]"
-        entry = as_mapping(raw, where)
+    for where, entry in entries(spec.get("subGroups"), "spec.subGroups"):
         name = as_text(entry.get("name"), f"{where}.name")
-        if name in entries:
+        if name in known:
             raise InvalidObjectError(f"{where}.name", f"{shortened(name)} is there twice")
-        entries[name] = where, entry
+        known[name] = where, entry
         below.setdefault(as_optional_text(entry.get("parent"), f"{where}.parent"), []).append(name)
     for parent, names in below.items():
-        if parent and parent not in entries:
-            where = entries[names[0]][0]
+        if parent and parent not in known:
+            where = known[names[0]][0]
             raise InvalidObjectError(f"{where}.parent", f"there is no sub-group {shortened(parent)}")
     found = 0
 
@@ -72,11 +70,11 @@ def kai_tree(spec: Mapping[str, Any]) -> SubGroup:
         if not names:
             return SubGroup(name, pods=count_of(entry.get("minMember"), f"{where}.minMember") or 0, near=near)
         groups = count_of(entry.get("minSubGroup"), f"{where}.minSubGroup")
-        children = tuple(part(child, *entries[child], level + 1) for child in names)
+        children = tuple(part(child, *known[child], level + 1) for child in names)
         return SubGroup(name, groups=len(children) if groups is None else groups, children=children, near=near)
 
     tree = part("", "spec", spec, 0)
-    if found <= len(entries):
+    if found <= len(known):
         raise InvalidObjectError("spec.subGroups", "parents form a circle")
     return tree
 

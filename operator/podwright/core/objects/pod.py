@@ -33,7 +33,7 @@ from podwright.core.objects.frozen import FrozenBody, FrozenDict, frozen
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.kai_groups import KAI_SCHEDULER, gpu_part
 from podwright.core.objects.pod_group import groups_named
-from podwright.core.objects.raw import as_labels, as_list, as_mapping, shortened
+from podwright.core.objects.raw import as_labels, as_list, as_mapping, entries, shortened
 from podwright.core.objects.requests import follows_spec, limits_of, requests_of
 from podwright.core.objects.resources import Requests, ResourceLimits
 from podwright.core.objects.taints import Tolerations, parse_tolerations
@@ -625,23 +625,19 @@ def _volumes(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     if not raw:
         return ()
     volumes = []
-    for i, item in enumerate(as_list(raw, "spec.volumes")):
-        volume = as_mapping(item, f"spec.volumes[{i}]")
+    for at, volume in entries(raw, "spec.volumes"):
         kinds = [kind for kind in _VOLUME_KINDS if kind in volume]
         for kind in kinds:
-            as_mapping(volume[kind], f"spec.volumes[{i}].{kind}")
+            as_mapping(volume[kind], f"{at}.{kind}")
         if kinds:
             volumes.append(frozen(volume))
     return tuple(volumes)
 
 
 def _pod_claims(spec: Mapping[str, Any]) -> tuple[PodClaim, ...]:
-    claims = []
-    for i, item in enumerate(as_list(spec["resourceClaims"], "spec.resourceClaims")):
-        claim = as_mapping(item, f"spec.resourceClaims[{i}]")
-        keys = ("name", "resourceClaimName", "resourceClaimTemplateName")
-        claims.append(PodClaim(*(str(claim.get(key) or "") for key in keys)))
-    return tuple(claims)
+    keys = ("name", "resourceClaimName", "resourceClaimTemplateName")
+    claims = entries(spec["resourceClaims"], "spec.resourceClaims")
+    return tuple(PodClaim(*(str(claim.get(key) or "") for key in keys)) for _, claim in claims)
 
 
 def _generated_claims(status: Mapping[str, Any]) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.grove_groups import grove_tree, packed, reused_gang
 from podwright.core.objects.kai_groups import is_firm, kai_closeness, kai_seconds, kai_terms, stale_after
-from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive
+from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive, entries
 from podwright.core.objects.resources import resource_list
 from podwright.core.objects.sub_groups import BELOW, MAX_LEVELS, PartOf, SubGroup, Terms
 from podwright.core.objects.volcano_groups import (
@@ -329,9 +329,7 @@ def _of_composite(spec: Mapping[str, Any]) -> Terms:
 
 def _claims(spec: Mapping[str, Any]) -> frozenset[tuple[str, str, str]]:
     found = set()
-    for index, item in enumerate(as_list(spec.get("resourceClaims"), "spec.resourceClaims")):
-        where = f"spec.resourceClaims[{index}]"
-        entry = as_mapping(item, where)
+    for where, entry in entries(spec.get("resourceClaims"), "spec.resourceClaims"):
         name, claim, template = (
             as_optional_text(entry.get(key), f"{where}.{key}")
             for key in ("name", "resourceClaimName", "resourceClaimTemplateName")

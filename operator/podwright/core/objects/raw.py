@@ -60,6 +60,13 @@ def as_list(raw: object, where: str) -> Sequence[Any]:
     return raw
 
 
+def entries(raw: object, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The objects of a list, each with its path. Raises InvalidObjectError for anything else."""
+    for index, item in enumerate(as_list(raw, where)):
+        at = f"{where}[{index}]"
+        yield at, as_mapping(item, at)
+
+
 def as_positive(raw: object, where: str) -> int:
     """`raw` as a whole number. Raises InvalidObjectError for anything else and for a number below 1."""
     if type(raw) is not int or raw < 1:

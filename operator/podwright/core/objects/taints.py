@@ -9,7 +9,7 @@ from typing import Final
 from podwright.core.objects.dataclass import dataclass
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.integers import decimal_of
-from podwright.core.objects.raw import as_list, as_mapping, shortened
+from podwright.core.objects.raw import as_mapping, entries, shortened
 
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
@@ -132,7 +132,7 @@ class Tolerations:
 
 def parse_taints(raw: object, where: str) -> tuple[Taint, ...]:
     """A node's spec.taints. Raises InvalidObjectError naming the field."""
-    return tuple(parse_taint(item, f"{where}[{index}]") for index, item in enumerate(as_list(raw, where)))
+    return tuple(parse_taint(taint, at) for at, taint in entries(raw, where))
 
 
 def parse_taint(raw: object, where: str) -> Taint:
@@ -147,14 +147,13 @@ def parse_taint(raw: object, where: str) -> Taint:
 def parse_tolerations(raw: object, where: str) -> Tolerations:
     """A pod's spec.tolerations. Raises InvalidObjectError naming the field."""
     tolerations = []
-    for index, item in enumerate(as_list(raw, where)):
-        toleration = as_mapping(item, f"{where}[{index}]")
+    for at, toleration in entries(raw, where):
         operator = toleration.get("operator") or ""
         effect = toleration.get("effect") or ""
         if not isinstance(operator, str) or operator not in _OPERATORS:
-            raise InvalidObjectError(f"{where}[{index}].operator", f"{shortened(operator)} is not a valid operator")
+            raise InvalidObjectError(f"{at}.operator", f"{shortened(operator)} is not a valid operator")
         if not isinstance(effect, str) or (effect and effect not in _EFFECTS):
-            raise InvalidObjectError(f"{where}[{index}].effect", f"{shortened(effect)} is not a taint effect")
+            raise InvalidObjectError(f"{at}.effect", f"{shortened(effect)} is not a taint effect")
         tolerations.append(
             Toleration(str(toleration.get("key") or ""), operator, str(toleration.get("value") or ""), effect)
         )

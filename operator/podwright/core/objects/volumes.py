@@ -17,7 +17,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod import PodInfo, controller_of
 from podwright.core.objects.quantity import parse_quantity
-from podwright.core.objects.raw import as_labels, as_list, as_mapping
+from podwright.core.objects.raw import as_labels, as_list, as_mapping, entries
 from podwright.core.objects.selectors import Labels, LabelSelector, Requirement, parse_node_selector_term
 
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
@@ -351,9 +351,9 @@ def _is_field_requirement(raw: object) -> bool:
 
 def _topology_terms(terms: object) -> Iterator[tuple[Requirement, ...]]:
     """The terms that can match. An empty term and a term with an expression without values allow no node."""
-    for i, item in enumerate(as_list(terms, "allowedTopologies")):
-        where = f"allowedTopologies[{i}].matchLabelExpressions"
-        expressions = as_list(as_mapping(item, f"allowedTopologies[{i}]").get("matchLabelExpressions"), where)
+    for at, item in entries(terms, "allowedTopologies"):
+        where = f"{at}.matchLabelExpressions"
+        expressions = as_list(item.get("matchLabelExpressions"), where)
         term = []
         for expression in expressions:
             entry = as_mapping(expression, where)

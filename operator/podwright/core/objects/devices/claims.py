@@ -28,6 +28,7 @@ from podwright.core.objects.raw import (
     as_optional_text,
     as_text,
     as_texts,
+    entries,
 )
 from podwright.core.objects.taints import Toleration
 
@@ -226,10 +227,7 @@ def _parse_spec(raw: object) -> ClaimSpec:
 
 def _each(raw: Raw, field: str, where: str, parse: Any) -> tuple[Any, ...]:
     """Raises InvalidObjectError."""
-    at = f"{where}.{field}"
-    return tuple(
-        parse(as_mapping(item, f"{at}[{i}]"), f"{at}[{i}]") for i, item in enumerate(as_list(raw.get(field), at))
-    )
+    return tuple(parse(item, at) for at, item in entries(raw.get(field), f"{where}.{field}"))
 
 
 def _request(raw: Raw, where: str) -> DeviceRequest:

@@ -26,6 +26,7 @@ from podwright.core.objects.raw import (
     as_optional_text,
     as_text,
     as_texts,
+    entries,
     json_type,
 )
 from podwright.core.objects.selectors import parse_node_selector
@@ -270,9 +271,7 @@ def _device(driver: str, raw: Raw, where: str) -> Device:
     shape = {key: raw[key] for key in ("attributes", "capacity", "allowMultipleAllocations") if raw.get(key)}
     consumes = []
     counter_sets = set()
-    for i, item in enumerate(as_list(raw.get("consumesCounters"), f"{where}.consumesCounters")):
-        at = f"{where}.consumesCounters[{i}]"
-        consumption = as_mapping(item, at)
+    for at, consumption in entries(raw.get("consumesCounters"), f"{where}.consumesCounters"):
         name, amounts = _counter_set({**consumption, "name": consumption.get("counterSet")}, at)
         counter_sets.add(name)
         consumes += [(name, counter, amount) for counter, amount in amounts.items()]
@@ -292,10 +291,7 @@ def _device(driver: str, raw: Raw, where: str) -> Device:
 
 
 def _parse_taints(raw: object, where: str) -> tuple[Taint, ...]:
-    return tuple(
-        parse_device_taint(as_mapping(item, f"{where}[{i}]"), f"{where}[{i}]")
-        for i, item in enumerate(as_list(raw, where))
-    )
+    return tuple(parse_device_taint(item, at) for at, item in entries(raw, where))
 
 
 def _shape(driver: str, raw: Raw, where: str) -> DeviceShape:
