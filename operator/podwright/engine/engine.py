@@ -486,14 +486,6 @@ class Engine:
         if idle is not None and not idle.done():
             idle.set_result(None)
 
-    def bindings_throttled(self) -> None:
-        """The API server answered a Binding, or a request of a plugin, with 429."""
-        self.binding_executor.limiter.throttled()
-
-    def reason_not_to_bind(self, pod: PodInfo, node_name: str) -> str:
-        """The reason why a Binding in progress must not be posted again; empty if it may."""
-        return self.binding_executor.reason_not_to_bind(pod, node_name)
-
     async def _wait_for_work(self) -> None:
         self.first_idle.set()
         due = earliest(self.queue.next_wakeup(), self._shadow_time.next_turn)

@@ -201,10 +201,10 @@ class Parts:
         )
 
         def reason_not_to_bind(pod: PodInfo, node_name: str) -> str:
-            return engine.reason_not_to_bind(pod, node_name)
+            return engine.binding_executor.reason_not_to_bind(pod, node_name)
 
         def throttled() -> None:
-            engine.bindings_throttled()
+            engine.binding_executor.limiter.throttled()
 
         cluster = ApiCluster(base.http, reason_not_to_bind, throttled=throttled)
         ports = Ports(

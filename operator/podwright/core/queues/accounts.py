@@ -388,10 +388,6 @@ class Accounts:
         self.tree()
         return self.structure.draining
 
-    def named_by_namespaces(self) -> Iterator[tuple[str, str]]:
-        """The namespaces whose label names a queue, which may not exist, with its name."""
-        return self.membership.labelled()
-
     def is_usable_in(self, name: str, namespace: str) -> bool:
         """True if the queue is in the tree, and pods of the namespace may use it."""
         return name in self.tree() and self.membership.allows(name, namespace)

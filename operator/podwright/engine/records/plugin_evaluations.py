@@ -70,9 +70,7 @@ class PluginEvaluations(Observer):
         scored: int,
         ended_by: str,
     ) -> None:
-        attempts = self._frameworks.get(plugins)
-        if attempts is None:
-            attempts = self._frameworks[plugins] = {}
+        attempts = self._frameworks.setdefault(plugins, {})
         key = (tuple(skipped[0]), tuple(skipped[1]), ended_by)
         sums = attempts.get(key)
         if sums is None:

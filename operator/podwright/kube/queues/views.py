@@ -95,7 +95,7 @@ class QueueViewDoor(CheckedDoor):
                 ranked.setdefault(namespace, {})[name] = first
 
         if queues.active:
-            for namespace, name in queues.named_by_namespaces():
+            for namespace, name in queues.membership.labelled():
                 ranked[namespace] = {name: None}
             await gently(queues.names(), rank)
             for key in self._known:

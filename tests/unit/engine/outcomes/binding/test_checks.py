@@ -48,9 +48,9 @@ async def test_no_binding_is_posted_to_a_node_that_can_no_longer_take_the_pod(ch
     rig.node("a", allocatable={"cpu": "4", "pods": "10"})
     rig.pod("web", requests={"cpu": "2"})
     rig.engine.pod_attempts.schedule_one(rig.engine.queue.pop())
-    assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == ""
+    assert rig.engine.binding_executor.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == ""
     change(rig)
-    assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == reason
+    assert rig.engine.binding_executor.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == reason
     async with deciding(rig):
         assert rig.cluster.bound == []
         assert rig.recorder.notes("FailedScheduling")[0] == reason
@@ -78,9 +78,9 @@ async def test_no_binding_is_posted_for_a_pod_that_has_got_another_claim_since_t
     rig.pod("web", spec=TEMPLATE, status=named("first"))
     rig.engine.pod_attempts.schedule_one(rig.engine.queue.pop())
     pod = rig.engine.queue.get("default/web").pod
-    assert rig.engine.reason_not_to_bind(pod, "a") == ""
+    assert rig.engine.binding_executor.reason_not_to_bind(pod, "a") == ""
     rig.pod("web", spec=TEMPLATE, status=named("second"))
-    assert rig.engine.reason_not_to_bind(pod, "a") == reason
+    assert rig.engine.binding_executor.reason_not_to_bind(pod, "a") == reason
     async with deciding(rig):
         await settle()
         assert rig.cluster.bound == []
@@ -121,7 +121,7 @@ async def test_extended_resources_that_have_shrunk_are_a_reason_not_to_bind(args
     rig.pod("web", requests={"cpu": "1", GPU: "2"})
     rig.engine.pod_attempts.schedule_one(rig.engine.queue.pop())
     rig.engine.nodes.put(make_node("a", allocatable={GPU: "0"}))
-    assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == reason
+    assert rig.engine.binding_executor.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == reason
     async with deciding(rig):
         assert rig.cluster.bound == ([] if reason else [("web", "a")])
 
