@@ -304,8 +304,7 @@ class QueueClaim:
         for index, level in enumerate(self._path):
             for resource, amount in self._judged.items():
                 if self._above(level, resource) > 0:
-                    held = level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource)
-                    yield index, at_share(level.queue, resource, held, amount, self._who)
+                    yield index, at_share(level.queue, resource, self._held(level, resource), amount, self._who)
 
     def _stays_away(self, pod: PodInfo) -> bool:
         """True if the pod terminates, or would leave its room to the claim. System-critical pods leave room to
@@ -422,9 +421,8 @@ class QueueClaim:
                     rows.holds(np.append([*amounts], taking).astype(np.int64), 0, changes)
         for index, level in enumerate(self._path):
             for resource in self._over_limit(index):
-                name = level.queue.spec.name
-                over = level.left.get(resource, 0) + self._promised_in(name, resource) + self._request[resource]
-                amounts = own.get((name, resource), Counter())
+                amounts = own.get((level.queue.spec.name, resource), Counter())
+                over = self._held(level, resource) + self._request[resource]
                 spare = level.queue.spec.quotas[resource].limit - over
                 rows.holds(np.array([*amounts], np.int64), spare, [-each for each in amounts.values()])
 
@@ -552,7 +550,9 @@ class QueueClaim:
         reach = part.reach
         if part.overdue:
             return True
-        if not all(level.keeps_guarantee(part.amounts, self._assumed_in(level)) for level in reach.below):
+        if not all(
+            level.keeps_guarantee(part.amounts, self._assumed.get(level.queue.spec.name, {})) for level in reach.below
+        ):
             return False
         split = self.splits_units and self._is_guaranteed(reach.parent)
         rounded = reach.parent > self._exact
@@ -568,8 +568,7 @@ class QueueClaim:
         """True if the highest of so many levels of the claim stays within its guarantee."""
         level = self._path[levels - 1]
         return all(
-            level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource) + self._request[resource]
-            <= level.queue.guarantee(resource)
+            self._held(level, resource) + self._request[resource] <= level.queue.guarantee(resource)
             for resource in self._short
         )
 
@@ -583,15 +582,12 @@ class QueueClaim:
 
     def _above(self, level: _Level, resource: str) -> int:
         """How much more than the larger of guarantee and share the queue would hold with the claim."""
-        held = level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource)
-        return held + self._judged[resource] - level.queue.entitled(resource)
+        return self._held(level, resource) + self._judged[resource] - level.queue.entitled(resource)
 
     def _is_rounded_up(self, level: _Level) -> bool:
         """True if the claim needs the unit by which the share of this queue was rounded up."""
-        name = level.queue.spec.name
         return any(
-            level.left.get(resource, 0) + self._promised_in(name, resource) + amount
-            > level.queue.entitled(resource, -1)
+            self._held(level, resource) + amount > level.queue.entitled(resource, -1)
             for resource, amount in self._judged.items()
         )
 
@@ -609,7 +605,7 @@ class QueueClaim:
             resource
             for resource, amount in self._request.items()
             if (limit := quotas.get(resource, NO_QUOTA).limit) != UNBOUNDED
-            and held.get(resource, 0) + self._promised_in(name, resource) + amount > limit
+            and held.get(resource, 0) + self._promised[name, resource] + amount > limit
         ]
 
     def _lacking(self) -> frozenset[str]:
@@ -618,7 +614,7 @@ class QueueClaim:
         return frozenset(
             resource
             for resource, amount in self._judged.items()
-            if amount + self._promised_in("", resource)
+            if amount + self._promised["", resource]
             > top.share.get(resource, 0)
             - top.held.get(resource, 0)
             + top.going.get(resource, 0)
@@ -630,8 +626,9 @@ class QueueClaim:
     def _amounts(self, pod: PodInfo) -> Mapping[str, int]:
         return self._tree.tracked(self._queues.placed_amounts(pod))
 
-    def _promised_in(self, queue: str, resource: str) -> int:
-        return self._promised[queue, resource]
+    def _held(self, level: _Level, resource: str) -> int:
+        """What stays in the queue, and what is promised to its pods."""
+        return level.left.get(resource, 0) + self._promised[level.queue.spec.name, resource]
 
     def _surplus(self, unit: Unit) -> int:
         return min((self._surplus_of(pod) for pod in unit.pods), default=0)
@@ -650,26 +647,22 @@ class QueueClaim:
     def _runtime(self, pod: PodInfo) -> float:
         return 0.0 if pod.start_time is None else max(0.0, self._now - pod.start_time)
 
-    def _assumed_in(self, level: _Level) -> Mapping[str, int]:
-        return self._assumed.get(level.queue.spec.name, {})
-
     @cached_property
-    def _assumed(self) -> Mapping[str, dict[str, int]]:
+    def _assumed(self) -> Mapping[str, Mapping[str, int]]:
         """By queue: what pods hold whose Bindings are not confirmed yet."""
+        return self._sums_of(self._cache.assumed_pods())
+
+    def _held_off_nodes(self) -> Mapping[str, Mapping[str, int]]:
+        """By queue: what pods hold whose node was deleted. They end soon, and cannot be evicted for anybody."""
+        infos = (info for info in self._cache.nodes.values() if info.node is None)
+        return self._sums_of(pod for info in infos for pod in info.pods.values() if not pod.terminating)
+
+    def _sums_of(self, pods: Iterable[PodInfo]) -> Mapping[str, Mapping[str, int]]:
+        """By queue: what these pods of it, and of those below, hold."""
         found: dict[str, dict[str, int]] = {}
-        for pod in self._cache.assumed_pods():
+        for pod in pods:
             for name in self._queues.path(self._queues.queue_of(pod)):
                 add_amounts(found.setdefault(name, {}), self._amounts(pod))
-        return found
-
-    def _held_off_nodes(self) -> Mapping[str, dict[str, int]]:
-        """By queue: what pods hold whose node was deleted. They end soon, and cannot be evicted for anybody."""
-        found: dict[str, dict[str, int]] = {}
-        for info in self._cache.nodes.values():
-            if info.node is None:
-                for pod in info.pods.values():
-                    for name in () if pod.terminating else self._queues.path(self._queues.queue_of(pod)):
-                        add_amounts(found.setdefault(name, {}), self._amounts(pod))
         return found
 
     def _level(self, queue: Queue) -> _Level:
