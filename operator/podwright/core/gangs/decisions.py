@@ -81,7 +81,7 @@ class Packed:
     addition. TimedOut: nothing is known. `problem`: why nothing was searched for.
     """
 
-    decisions: tuple[Decision, ...]
+    decisions: Sequence[Decision]
     placed: int
     certificate: Certificate
     more: int = 0

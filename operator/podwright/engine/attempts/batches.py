@@ -2,6 +2,8 @@
 
 popped ─► `gather` ─► the lane ─► popped again ─► `take`: those that were gathered with it
     ─► core.gangs.packing ─► each decision is checked and carried out (see `pod_attempts`)
+
+A pod that is alone in the end (`take_alone`) is decided as any other pod.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.policies.active_policy import ActivePolicy
+from podwright.engine.process.steps import Steps, beside
 from podwright.engine.state import EngineState
 
 MOST_PODS: Final = 1_000
@@ -25,11 +28,14 @@ class Batches:
 
     def __init__(self, state: EngineState, *, wake: Callable[[], None]) -> None:
         self._queue = state.queue
+        self._clock = state.sources.clock
         self._wake = wake
         self._gathered: dict[str, dict[str, None]] = {}
         """By name of policies: the uids of pods in flight that wait for others."""
         self._due: dict[str, dict[str, None]] = {}
         """By name of policies: the uids of pods that wait in the lane."""
+        self._moving: dict[str, list[str]] = {}
+        """By name of policies: the uids of pods in flight on the way to the lane, the next one last."""
         compact_regularly(self)
 
     def compact(self) -> None:
@@ -51,25 +57,38 @@ class Batches:
         self._gathered[name][queued.uid] = None
 
     def _end(self, name: str) -> None:
-        uids = self._gathered.pop(name)
-        for uid in uids:
-            queued = self._queue.get(uid)
+        self._moving[name] = [*reversed(self._gathered.pop(name)), *self._moving.get(name, ())]
+        beside(self._move(name), self._clock)
+
+    def _move(self, name: str) -> Steps[None]:
+        """Puts the gathered pods into the lane."""
+        while uids := self._moving.get(name):
+            queued = self._queue.get(uids.pop())
             if queued is not None and queued.place is Place.IN_FLIGHT:
                 self._queue.wait_in_lane(queued, ())
-        self._due.setdefault(name, {}).update(uids)
+                self._due.setdefault(name, {})[queued.uid] = None
+            yield
+        self._moving.pop(name, None)
         self._wake()
 
-    def take(self, first: QueuedPod, policy: ActivePolicy) -> Sequence[QueuedPod]:
+    def take_alone(self, queued: QueuedPod, policy: ActivePolicy) -> bool:
+        """True if no others are to be decided with a pod that was popped from the lane."""
+        name = policy.compiled.name
+        if name in self._moving or not self._due.get(name, {}).keys() <= {queued.uid}:
+            return False
+        self._due.pop(name, None)
+        return True
+
+    def take(self, first: QueuedPod, policy: ActivePolicy) -> Steps[Sequence[QueuedPod]]:
         """Returns the popped pod, and the pods of the lane to decide with it; all are in flight."""
-        due = self._due.pop(policy.compiled.name, {})
-        due.pop(first.uid, None)
-        taken = [first]
-        for uid in list(due):
+        name, taken = policy.compiled.name, [first]
+        yield from self._move(name)
+        for uid in list(self._due.get(name, ())):
             if len(taken) == MOST_PODS:
-                self._due[policy.compiled.name] = due
                 break
-            del due[uid]
+            self._due.get(name, {}).pop(uid, None)
             queued = self._waiting(uid)
             if queued is not None and self._queue.take(uid) is not None:
                 taken.append(queued)
+            yield
         return taken

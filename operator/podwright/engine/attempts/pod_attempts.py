@@ -112,46 +112,62 @@ class PodAttempts:
         self.count += 1
         if policy.extenders and self._extended.start(queued, policy, started):
             return
-        if policy.compiled.source.spec.packing == "Optimal":
-            self._pack(queued, policy, started)
+        packs = policy.compiled.source.spec.packing == "Optimal"
+        if packs and self._pack(queued, policy, started):
             return
         kind = _kind(queued.pod, policy)
-        if queued.costly:
-            self._planning.add(_PodJob(queued, policy, started=started, attempts=self))
-            return
-        if started < self._long_until.get(kind, started):
-            self._queue.wait_in_lane(queued, ())
+        # A child costs the loop less than attempts at several pods that are packed.
+        in_child = not packs or self._queue.costly > 0 or self._planning.has_room
+        if queued.cost is not None or (queued.slow and in_child) or started < self._long_until.get(kind, started):
+            self._later(queued, policy, started)
             return
         try:
             observer = self._slow_plugins.observer_for(policy.compiled.name)
             decision = self._slice.run(lambda: self.decide(queued, policy, observer))
         except TookLongError:
             self._took_long(kind)
-            self._queue.wait_in_lane(queued, ())
+            self._later(queued, policy, started)
             return
         seconds = self._sources.clock() - started
+        if packs:
+            placed = isinstance(decision, Placement)
+            policy.activity.packing = PackingStatus(pods=1, placed=int(placed), certificate="Optimal")
+            self._queue.charge_lane(seconds)
         policy.activity.took(policy.label, seconds)
         queued.slow = seconds >= SLOW_SECONDS and self._sources.cpu() - cpu_started >= SLOW_SECONDS
         self._outcomes.carry_out(queued, policy, decision, started)
 
-    def _pack(self, queued: QueuedPod, policy: ActivePolicy, started: float) -> None:
-        """The pod is gathered with others of its policy, or was: then they are decided together."""
+    def _later(self, queued: QueuedPod, policy: ActivePolicy, started: float) -> None:
+        """A child process decides, once it is the pod's turn in the lane."""
+        if queued.costly:
+            self._planning.add(_PodJob(queued, policy, started=started, attempts=self))
+        else:
+            self._queue.wait_in_lane(queued, ())
+
+    def _pack(self, queued: QueuedPod, policy: ActivePolicy, started: float) -> bool:
+        """The pod is gathered with others of its policy, or was: then they are decided together. False if it is
+        alone.
+        """
         if not queued.costly:
             self._batches.gather(queued, policy)
-            return
-        pods = self._batches.take(queued, policy)
+        elif self._batches.take_alone(queued, policy):
+            return False
+        else:
+            self._planning.add_taken(self._take_batch(queued, policy, started))
+        return True
+
+    def _take_batch(self, first: QueuedPod, policy: ActivePolicy, started: float) -> Steps[_PackingJob | None]:
+        pods = yield from self._batches.take(first, policy)
         for each in pods:
             each.policy = policy.label
-        self._planning.add(
-            _PackingJob(
-                pods,
-                policy,
-                state=self._state,
-                solve=self._solve,
-                attempts=self,
-                started=started,
-                turn=self._outcomes.turn,
-            )
+        return _PackingJob(
+            pods,
+            policy,
+            state=self._state,
+            solve=self._solve,
+            attempts=self,
+            started=started,
+            turn=self._outcomes.turn,
         )
 
     def decide(self, queued: QueuedPod, policy: ActivePolicy, observer: Observer | None = None) -> Decision:
@@ -291,10 +307,12 @@ class _PodJob:
     def charged(self, _decision: Decision) -> Sequence[QueuedPod]:
         return self.pods
 
-    def give_back(self) -> None:
+    def give_back(self) -> Steps[None]:
+        yield
         self._attempts.give_back(self._queued)
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str) -> Steps[None]:
+        yield
         self._attempts.fail(self._queued, message, self._started)
 
 
@@ -368,17 +386,20 @@ class _PackingJob:
         if len(left) == len(self.pods):
             return False
         for queued in left.values():
+            yield
             self._attempts.give_back(queued)
         return True
 
     def charged(self, _packed: Packed) -> Sequence[QueuedPod]:
         return self.pods
 
-    def give_back(self) -> None:
+    def give_back(self) -> Steps[None]:
         for queued in self.pods:
+            yield
             self._attempts.give_back(queued)
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str) -> Steps[None]:
         for queued in self.pods:
+            yield
             if self._attempts.may_decide(queued, self.policy):
                 self._attempts.fail(queued, message, self._started)

@@ -15,6 +15,7 @@ from typing import Any
 
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.interface import CycleState, PostFilterResult
+from podwright.core.gangs.decisions import Packed
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.queue import SchedulingQueue
@@ -32,19 +33,33 @@ class Reasons:
         return self._by_plugin
 
 
+class Later(Sequence[Any]):
+    """Values that are decoded when they are asked for: all of them at once would take long."""
+
+    def __init__(self, messages: Messages, encoded: Sequence[bytes]) -> None:
+        self._messages = messages
+        self._encoded = encoded
+
+    def __len__(self) -> int:
+        return len(self._encoded)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._messages.decode(self._encoded[index])
+
+
 class Messages:
     """See the module. `shared`: further objects of the engine, which decisions may refer to."""
 
     def __init__(self, cache: Cache, queue: SchedulingQueue, *, shared: Sequence[object]) -> None:
         self._cache = cache
         self._queue = queue
-        self._shared = (cache, cache.table, *shared)
+        self._shared = (cache, cache.table, self, *shared)
         self._numbers = {id(each): number for number, each in enumerate(self._shared)}
 
     def encode(self, value: Any) -> bytes:
         """Raises what pickle raises for a value that cannot travel."""
         written = io.BytesIO()
-        _Writer(written, self._numbers).dump(value)
+        _Writer(written, messages=self, numbers=self._numbers).dump(value)
         return written.getvalue()
 
     def decode(self, message: bytes) -> Any:
@@ -66,8 +81,9 @@ class Messages:
 
 
 class _Writer(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, numbers: Mapping[int, int]) -> None:
+    def __init__(self, file: io.BytesIO, *, messages: Messages, numbers: Mapping[int, int]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._messages = messages
         self._numbers = numbers
 
     def persistent_id(self, value: Any) -> Any:
@@ -86,6 +102,9 @@ class _Writer(pickle.Pickler):
             return Reasons, (value.total, value.reasons_by_plugin())
         if isinstance(value, PostFilterResult):  # without details, which may be anything
             return PostFilterResult, (value.nominated_node, value.victims, None, value.violations)
+        if isinstance(value, Packed):
+            decisions = Later(self._messages, [self._messages.encode(each) for each in value.decisions])
+            return Packed, (decisions, value.placed, value.certificate, value.more, value.problem)
         return NotImplemented
 
 

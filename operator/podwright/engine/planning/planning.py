@@ -33,7 +33,7 @@ from podwright.engine.process.forks import CHILD_SECONDS, ChildError, Children, 
 from podwright.engine.process.interruption import cancel
 from podwright.engine.process.quiet import Quiet
 from podwright.engine.process.slice import LOOP_SECONDS, Slice
-from podwright.engine.process.steps import Steps, Turn, in_slices
+from podwright.engine.process.steps import Steps, Turn, at_once, in_slices
 from podwright.engine.records.local_budgets import LocalBudgets
 from podwright.engine.records.metrics import Metrics
 
@@ -83,10 +83,10 @@ class Job(Protocol):
     def charged(self, decision: Any) -> Sequence[QueuedPod]:
         """The pods for which the lane pays what the decision takes of the loop's and the API server's time."""
 
-    def give_back(self) -> None:
+    def give_back(self) -> Steps[None]:
         """Returns the pods to the lane."""
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str) -> Steps[None]:
         """The attempt has failed."""
 
 
@@ -152,11 +152,11 @@ class Planning:
 
     @property
     def has_room(self) -> bool:
-        """True if more pods may join the next child's decisions."""
+        """True if there are decisions for the next child, and more pods may join them."""
         pods = [pod for job in self._jobs for pod in job.pods]
         return (
             self._taking is None
-            and len(pods) < MOST_JOBS
+            and 0 < len(pods) < MOST_JOBS
             and not any(pod.conflicts >= CONFLICTS for pod in pods)
             and sum(pod.cost.elsewhere for pod in pods if pod.cost is not None) < BATCH_SECONDS
         )
@@ -184,6 +184,7 @@ class Planning:
         try:
             taken = None if taking is None else await in_slices(taking)
             if jobs := [*jobs, *(() if taken is None else (taken,))]:
+                await asyncio.sleep(0)  # the fork takes long by itself
                 await self._run(jobs)
         finally:
             self._queue.lane_is_busy = False
@@ -200,10 +201,10 @@ class Planning:
         except ChildError as error:
             number = next(iter(left), None)
             if number is not None and (job := left.pop(number)).wanted():
-                job.fail(f"the process that decides ended: {error}")
+                await in_slices(job.fail(f"the process that decides ended: {error}"))
         finally:
             for job in left.values():
-                job.give_back()
+                at_once(job.give_back())
             if alone:
                 self.quiet.end()
 
@@ -274,7 +275,7 @@ class Planning:
     async def _answered(self, job: Job, answer: _Answer) -> None:
         started = self._clock()
         if not job.wanted():
-            job.give_back()
+            await in_slices(job.give_back())
             return
         if self._children.apart:
             self._metrics.add(answer.counted)
@@ -282,7 +283,7 @@ class Planning:
             if job.policy.account is not None:
                 self._budgets.charge(job.policy.account, answer.spent)
         if answer.problem:
-            job.fail(answer.problem)
+            await in_slices(job.fail(answer.problem))
             return
         charged = job.charged(answer.decision)
         await self._carry_out(job, answer.decision, answer.seconds)
@@ -296,22 +297,22 @@ class Planning:
                 pod.conflicts = 0
             return
         if self.quiet and job.wanted():
-            job.fail(STILL_CHANGING)
+            await in_slices(job.fail(STILL_CHANGING))
             return
         for pod in job.pods:
             pod.conflicts += 1
-        job.give_back()
+        await in_slices(job.give_back())
 
     async def _decide_here(self, job: Job, why: str) -> None:
         """Decides in the loop, because there is no child."""
         if not job.wanted():
-            job.give_back()
+            await in_slices(job.give_back())
             return
         started = self._cpu()
         try:
             decision = self._slice.run(job.decide, LOOP_SECONDS)
         except TookLongError:
-            job.fail(f"{why}, and the decision takes more than {LOOP_SECONDS:g} s")
+            await in_slices(job.fail(f"{why}, and the decision takes more than {LOOP_SECONDS:g} s"))
             return
         await self._carry_out(job, decision, self._cpu() - started)
 

@@ -6,13 +6,19 @@ import asyncio
 import pickle
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
+
+import pytest
 
 from podwright.core.gangs.decisions import Packed
 from podwright.core.objects.compaction import compact_all
 from podwright.core.queue.queued_pod import Place
+from podwright.engine.attempts import batches
 from podwright.engine.attempts.batches import Batches
-from podwright.engine.planning.planning import CONFLICTS, STILL_CHANGING
+from podwright.engine.planning.messages import Messages
+from podwright.engine.planning.planning import CONFLICTS
+from podwright.engine.process import steps
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.engine.long_work import FakeChildren
 from support.gangs.by_trial import by_trial
@@ -33,6 +39,12 @@ def rig_with(solve=by_trial, *, may_preempt=False, bindings_at_once=32, **option
 
 def packed(rig: Rig, name: str, cpu: str) -> None:
     rig.pod(name, requests={"cpu": cpu}, labels={"pack": "yes"})
+
+
+def gathering_in(rig: Rig) -> Batches:
+    """Batches of their own, which wake nobody."""
+    state = SimpleNamespace(queue=rig.engine.queue, sources=SimpleNamespace(clock=time.monotonic))
+    return Batches(state, wake=lambda: None)
 
 
 async def ended(rig: Rig, holds) -> None:
@@ -102,36 +114,65 @@ async def test_a_pod_that_is_gone_meanwhile_is_left_out():
     assert rig.cluster.bound == [("q", "n")]
 
 
-async def test_a_pod_whose_node_is_taken_meanwhile_is_decided_again():
+@pytest.mark.parametrize(("taken", "in_child"), [("a", 0), ("ab", 2), ("abc", 3)])
+async def test_pods_whose_nodes_are_taken_meanwhile_are_decided_again(monkeypatch, taken, in_child):
     rig = rig_with()
-    rig.node("n", allocatable={"cpu": "4"})
-    rig.node("m", allocatable={"cpu": "4"})
-    packed(rig, "p", "3")
+    planning, added = rig.engine.planning, []
+    add = planning.add
+    monkeypatch.setattr(planning, "add", lambda job: (added.append(job), add(job)))
+    for name in "abcd":
+        rig.node(name, allocatable={"cpu": "4"})
+        packed(rig, f"on-{name}", "3")
 
     def meanwhile(child: int) -> None:
-        if child == 1:
-            rig.node("n", allocatable={"cpu": "1"})
+        for name in taken if child == 1 else ():
+            rig.node(name, allocatable={"cpu": "1"})
+            rig.node(f"other-{name}", allocatable={"cpu": "4"})
 
     rig.children.meanwhile = meanwhile
+    await ended(rig, lambda: len(rig.cluster.bound) == 4)
+    left = {*"abcd"} - {*taken}
+    assert {node for _, node in rig.cluster.bound} == left | {f"other-{name}" for name in taken}
+    assert len(added) == in_child, "one that is alone needs no child"
+
+
+async def test_a_pod_that_is_alone_needs_no_child():
+    rig = rig_with()
+    rig.node("n", allocatable={"cpu": "4"})
+    packed(rig, "p", "3")
     await ended(rig, lambda: rig.cluster.bound)
-    assert rig.cluster.bound == [("p", "m")]
+    packed(rig, "q", "2")
+    await ended(rig, lambda: rig.recorder.notes("FailedScheduling"))
+    assert rig.children.started == 0
+    work = rig.engine.policies.work_of("packed").packing
+    assert (work.pods, work.placed, work.certificate) == (1, 0, "Optimal")
 
 
-async def test_a_pod_whose_node_is_taken_again_and_again_is_decided_in_a_quiet_time_in_the_end():
+async def test_a_pod_that_is_alone_and_takes_long_is_decided_by_a_child(monkeypatch):
     rig = rig_with()
     rig.node("n", allocatable={"cpu": "4"})
+    attempts, deadline = rig.engine.pod_attempts, rig.engine.cache.deadline
+    decide = attempts.decide
+    monkeypatch.setattr(attempts, "decide", lambda *given: (deadline.expect(60.0), decide(*given))[-1])
     packed(rig, "p", "3")
-    quiet = []
+    await ended(rig, lambda: rig.cluster.bound)
+    assert rig.children.started == 1
 
-    def meanwhile(child: int) -> None:
-        quiet.append(bool(rig.engine.planning.quiet))
-        rig.node("n" if child % 2 else "m", allocatable={"cpu": "1"})
-        rig.node("m" if child % 2 else "n", allocatable={"cpu": "4"})
 
-    rig.children.meanwhile = meanwhile
-    await ended(rig, lambda: rig.recorder.notes("FailedScheduling"))
-    assert rig.recorder.notes("FailedScheduling") == [STILL_CHANGING]
-    assert quiet == [False] * CONFLICTS + [True]
+async def test_pods_on_the_way_to_the_lane_are_decided_with_the_first_one(monkeypatch):
+    rig = rig_with()
+    monkeypatch.setattr(batches, "beside", lambda moving, _clock: next(moving))
+    gathering, queue = gathering_in(rig), rig.engine.queue
+    for name in ("p", "q", "r"):
+        packed(rig, name, "1")
+        queued = queue.pop()
+        policy = rig.engine.policies.of(queued.pod)
+        gathering.gather(queued, policy)
+    await until(lambda: queue.get("default/p").place is Place.ACTIVE)
+    assert [queue.get(f"default/{name}").place for name in "qr"] == [Place.IN_FLIGHT] * 2
+    first = queue.pop()
+    assert not gathering.take_alone(first, policy)
+    assert [each.pod.name for each in steps.at_once(gathering.take(first, policy))] == ["p", "q", "r"]
 
 
 async def test_a_quiet_time_ends_while_their_bindings_are_not_answered():
@@ -179,23 +220,58 @@ async def test_a_child_that_ends_fails_them_with_an_event():
     rig.node("n")
     rig.children.end = "it crashed"
     packed(rig, "p", "1")
-    await ended(rig, lambda: rig.recorder.notes("FailedScheduling"))
-    assert rig.recorder.notes("FailedScheduling") == ["the process that decides ended: it crashed"]
+    packed(rig, "q", "1")
+    await ended(rig, lambda: len(rig.recorder.notes("FailedScheduling")) == 2)
+    assert rig.recorder.notes("FailedScheduling") == ["the process that decides ended: it crashed"] * 2
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_other_work_is_done_between_pods_that_fail_or_return_to_the_lane(monkeypatch, fails):
+    monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
+    rig = rig_with()
+    rig.node("n", allocatable={"cpu": "4"})
+    rig.children.end = "it crashed" if fails else ""
+    attempts, order = rig.engine.pod_attempts, []
+
+    def recorded(call):
+        def record(queued, *rest):
+            order.append(queued.pod.name)
+            asyncio.get_running_loop().call_soon(order.append, "other")
+            call(queued, *rest)
+
+        return record
+
+    for name in ("fail", "give_back"):
+        monkeypatch.setattr(attempts, name, recorded(getattr(attempts, name)))
+    rig.children.meanwhile = lambda _child: rig.node("n", allocatable={"cpu": "1"})
+    for name in ("p", "q"):
+        packed(rig, name, "2")
+    await ended(rig, lambda: len(order) == 4)
+    assert order == ["p", "other", "q", "other"]
+
+
+async def test_decisions_of_a_child_are_read_one_by_one():
+    rig = rig_with()
+    messages = Messages(rig.engine.cache, rig.engine.queue, shared=())
+    packed(rig, "p", "1")
+    read = messages.decode(messages.encode(Packed([rig.engine.queue.get("default/p").pod, "next"], 1, "Optimal")))
+    rig.engine.pending.drop("default/p", dict(read.decisions[0].raw))
+    assert [*read.decisions] == [None, "next"]
 
 
 async def test_pods_that_go_while_they_wait_for_each_other_are_forgotten():
     rig = rig_with()
-    batches = Batches(SimpleNamespace(queue=rig.engine.queue), wake=lambda: None)
+    gathering = gathering_in(rig)
     for name in ("p", "q"):
         packed(rig, name, "1")
         queued = rig.engine.queue.pop()
-        batches.gather(queued, rig.engine.policies.of(queued.pod))
+        gathering.gather(queued, rig.engine.policies.of(queued.pod))
     await until(lambda: queued.place is Place.ACTIVE)
     rig.engine.pending.drop("default/p", dict(rig.engine.queue.get("default/p").pod.raw))
-    assert "default/p" in str(vars(batches))
+    assert "default/p" in str(vars(gathering))
     compact_all()
-    assert "default/p" not in str(vars(batches))
-    assert "default/q" in str(vars(batches))
+    assert "default/p" not in str(vars(gathering))
+    assert "default/q" in str(vars(gathering))
 
 
 async def test_pods_of_others_are_bound_between_them():

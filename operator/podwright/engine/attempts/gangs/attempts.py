@@ -529,8 +529,10 @@ class _GangJob:
         once = isinstance(decision, GangPlacement) or (preemption is not None and preemption.victims)
         return [pod for pod in self.pods if pod.cost is not None] if once else self.pods
 
-    def give_back(self) -> None:
+    def give_back(self) -> Steps[None]:
+        yield
         self._gangs.give_back(self.pods)
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str) -> Steps[None]:
+        yield
         self._gangs.fail(self._group, self.pods, message, self._started)
