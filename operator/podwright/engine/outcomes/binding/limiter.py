@@ -103,7 +103,7 @@ class BindLimiter:
             self._concurrency.completed(began, self._clock(), alone=holder in self._alone)
 
     def throttled(self) -> None:
-        """The API server answered a Binding with 429."""
+        """The API server answered a Binding, or a request of a plugin, with 429."""
         self._concurrency.throttled(self._clock())
 
     def release(self, holder: Hashable) -> None:
