@@ -12,11 +12,13 @@ _UNITS: Final = (("Ei", 1 << 60), ("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 
 
 def quantity(resource: str, amount: int) -> str:
     """The amount as an exact Kubernetes quantity. CPU is in milli-CPU, all else in whole units."""
+    if not amount:
+        return "0"
     if resource == CPU:
         return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount}m"
     if _is_bytes(resource):
         for unit, size in _UNITS:
-            if amount and amount % size == 0:
+            if amount % size == 0:
                 return f"{amount // size}{unit}"
     return str(amount)
 

@@ -170,7 +170,7 @@ def test_many_changes_build_the_tree_once(change):
 
     (built, few), (built_too, many) = calls_of(5), calls_of(50)
     assert built <= 1 >= built_too
-    assert many < few + 102 * 45
+    assert many < few + 100 * 45
 
 
 def test_the_capacity_of_many_flavors_is_one_sum_over_nodes_for_each_resource():
