@@ -154,5 +154,5 @@ def test_the_unit_of_systemd_is_valid_hardened_and_starts_the_same_program(
     program.read(CHECKOUT / "contrib/supervisor/podwright.conf")
     service, other = unit["Service"], program["program:podwright"]
     assert shlex.split(service["ExecStart"]) == shlex.split(other["command"])
-    assert service["Environment"] == other["environment"].replace('"', "")
+    assert service["Environment"].split() == other["environment"].replace('"', "").split(",")
     assert service["TimeoutStopSec"] == other["stopwaitsecs"]
