@@ -35,7 +35,7 @@ from podwright.simulator.evaluations.cases import CaseError
 from podwright.simulator.evaluations.evaluation import Expectation, evaluate
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.params import label_of, lacking
-from podwright.simulator.snapshot import CLAIM_TEMPLATE, Snapshot
+from podwright.simulator.snapshot import CLAIM_TEMPLATE, NOT_SERVED, Snapshot
 
 _STORED: Final = frozenset(watched.kind for watched in STORED_KINDS)
 _VOLUME_KINDS: Final = frozenset(
@@ -163,6 +163,8 @@ def _evaluate(dump: Snapshot, raw_pod: Mapping[str, Any], options: LoadOptions) 
         needed.add(PRIORITY_CLASS)
     if queues.queue_of(pod) or QUEUE_LABEL in labels:
         needed.add(QUEUE_KIND)
+    if dump.taken_at is not None:  # a snapshot says what it lacks
+        needed &= {name.partition(".")[0] for name, why in dump.missing.items() if why != NOT_SERVED}
     missing = needed - {str(item.get("kind")) for item in dump.objects}
     if missing:
         answer["missingKinds"] = sorted(missing)

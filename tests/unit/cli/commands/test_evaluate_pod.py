@@ -42,9 +42,10 @@ INVALID = {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"n
 def asked(tmp_path):
     """Runs `evaluate --pod` on these items."""
 
-    def ask(items, *args, pod=None, manifest=None, spec=None, color=False):
+    def ask(items, *args, pod=None, manifest=None, spec=None, color=False, snapshot=None):
         dump, path = tmp_path / "dump.json", tmp_path / "pod.yaml"
-        dump.write_text(json.dumps({"kind": "List", "items": items}))
+        about = {} if snapshot is None else {"podwright": {"takenAt": "2026-01-01T00:00:00+00:00", **snapshot}}
+        dump.write_text(json.dumps({"kind": "List", **about, "items": items}))
         raw = pod or make_pod("p", spec={"schedulerName": "podwright", **(spec or {})})
         path.write_text(manifest or yaml.safe_dump({**raw, "kind": "Pod"}))
         result = CliRunner().invoke(main, ["evaluate", str(dump), "--pod", str(path), *map(str, args)], color=color)
@@ -163,6 +164,20 @@ class TestMissingKinds:
     def test_kinds_that_the_answer_depends_on(self, answered, items, pod, missing):
         spec = {"schedulerName": "podwright", **pod.get("spec", {})}
         answer = answered(items, pod=make_pod("p", **{**pod, "spec": spec}))
+        assert answer.get("missingKinds", []) == missing
+
+    @pytest.mark.parametrize(
+        ("unread", "missing"),
+        [
+            ({}, []),
+            ({"Service": "the API server does not serve it"}, []),
+            ({"Service": "no right to list it", "Lease": "no right to list it"}, ["Service"]),
+            ({"PodGroup.scheduling.x-k8s.io": "no right to list it"}, ["PodGroup"]),
+        ],
+    )
+    def test_a_snapshot_says_itself_what_it_lacks(self, answered, unread, missing):
+        spec = {"schedulingGroup": {"podGroupName": "train"}} if "PodGroup" in missing else None
+        answer = answered([*NODES, NAMESPACE], spec=spec, snapshot={"missing": unread})
         assert answer.get("missingKinds", []) == missing
 
     def test_the_report_names_them_and_how_to_dump_them(self, asked):
