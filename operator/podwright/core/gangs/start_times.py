@@ -7,6 +7,7 @@ others, the oldest first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
@@ -43,10 +44,14 @@ def earliest_start(
     number of running pods.
     """
     ending = by_end(planner.cache, running, now)
-    bounds = CapacityBounds(planner.framework, planner.cache, members, crowded=True)
+
+    @lru_cache(maxsize=1)
+    def bounds_after(_changes: int) -> CapacityBounds:
+        """Pods that end give their slots of reservations back, which are nominations."""
+        return CapacityBounds(planner.framework, planner.cache, members, crowded=True)
 
     def may_fit() -> bool:
-        return why_infeasible(planner.group, planner.cache, bounds) is None
+        return why_infeasible(planner.group, planner.cache, bounds_after(planner.cache.nominator.changes)) is None
 
     def plan() -> GangPlacement | None:
         found = planner.plan(members)

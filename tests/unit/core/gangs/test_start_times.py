@@ -13,6 +13,8 @@ from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.plan import GangPlanner
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.gangs.start_times import earliest_start
+from podwright.core.objects.selectors import parse_label_selector
+from podwright.core.state.reservations import Reservation, Slot
 from podwright.core.state.transaction import CacheTransaction
 from support.gangs.kit import ZONE
 from support.objects.builders import in_group
@@ -96,6 +98,20 @@ def test_one_plan_is_enough_where_counting_says_when_there_is_room():
     with mock.patch.object(GangPlanner, "plan", autospec=True, side_effect=GangPlanner.plan) as plan:
         assert cluster.start(planner, members).at == NOW + 420
     assert plan.call_count == 1
+
+
+@pytest.mark.parametrize(("beside", "other", "ended"), [(0, 7, set()), (4, 8, {"default/beside"})])
+def test_pods_with_slots_of_a_reservation_keep_no_more_room_than_they_take(beside, other, ended):
+    cluster = Cluster([8, 8])
+    slots = [Slot("n0", {GPU: 4}), Slot("n1", {GPU: 1})]
+    of_service = parse_label_selector({"matchLabels": {"app": "service"}}, "")
+    cluster.cache.reservations.set(Reservation("r", "default", inf, slots, of_service))
+    cluster.runs("service", "q", "n0", 4, labels={"app": "service"})
+    if beside:
+        cluster.until("beside", "n0", beside, 100)
+    cluster.until("other", "n1", other, 5000)
+    found = cluster.start(*cluster.planner("gang", 1, 4))
+    assert (found.at, {*found.nodes.values()}, found.ended) == (NOW + 100 * len(ended), {"n0"}, ended)
 
 
 def test_room_that_members_cannot_use_together_does_not_count():
