@@ -66,7 +66,7 @@ class CapacityBounds:
 
     With `emptied`, a bound holds for nodes without any pods on them. `crowded`: the room that others are nominated to
     is left to them, if none of the pods is nominated. Then no nomination may change either. `held`: the same, but only
-    of room that reservations hold.
+    of room that reservations hold; it changes nothing beside `crowded`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class CapacityBounds:
         nominator = cache.nominator
         counts = (crowded or held) and len(nominator) > 0
         self._crowded = counts and not any(nominator.node_of(pod.uid) for pod in pods)
-        self._only_slots = held
+        self._only_slots = held and not crowded
         self._held: dict[str, Int64s] = {}
         self.pods = pods
         self.members = len(pods)

@@ -6,8 +6,8 @@ Nothing is missed: a larger bound needs an event for which one of the plugins th
 only a gang that waits for the events of all these plugins is left alone. Gangs that may preempt are always retried,
 unless their victims are still terminating, it is a bound of their queue that leaves no room, or they gather room.
 
-Room that reservations hold for others counts as taken, because its end is an event. Gangs of one kind have room at the
-same time, so an event looks at one of them.
+Room that reservations hold for others counts as taken, because its end is an event. How many members find room is the
+same for gangs of one kind, so an event counts it once for them.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from podwright.core.gangs import gathering as module
 from podwright.core.gangs.gathering import MOST_GANGS
 from podwright.core.gangs.start_times import EarliestStart, by_end
 from podwright.core.objects.compaction import compact_all
+from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import (
     COMPOSITE_API,
     COMPOSITE_KIND,
@@ -35,7 +36,7 @@ from podwright.engine.attempts.gangs import room
 from podwright.engine.process.steps import at_once
 from support.costs.call_counts import calls_of
 from support.engine.kit import Rig, deciding, ours, settle
-from support.objects.builders import in_group, make_pod_group
+from support.objects.builders import in_group, make_pod, make_pod_group
 
 GPU = "nvidia.com/gpu"
 START = "1970-01-01T00:16:40Z"
@@ -500,6 +501,23 @@ async def test_an_event_that_gives_a_gang_no_room_does_not_look_at_each_member_a
                 it.ends(name)
                 await it.later(0)
         assert made.call_count == 0
+
+
+async def test_room_of_nominated_pods_is_no_room_for_a_gang_that_gathers_room():
+    it = Queued()
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=2000)
+    it.gang("g", 2, 2)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n0", "n0"]
+        member = it.engine.queue.get("default/g0").pod
+        it.engine.cache.nominator.add(parse_pod(make_pod("first", requests={GPU: "4"}, priority=10)), "n0")
+        it.ends("a")
+        check = room.GangRoom(it.engine.cache, it.engine.policies).check
+        assert "NodeResourcesFit" in check()(member)
+        it.engine.cache.nominator.remove("default/first")
+        assert check()(member) is None
 
 
 async def test_a_gang_that_is_to_be_close_together_lacks_room_also_because_of_domains():
