@@ -362,6 +362,7 @@ class Engine:
     async def _run(self) -> None:
         clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter
         self._started = True
+        self.reservations.expire()  # from now on it is known which pods end before those that room is held for come
         if not self._shadow_only:
             self.other_instances.watch()
             self.gathering.take_over()

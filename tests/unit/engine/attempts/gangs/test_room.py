@@ -129,6 +129,15 @@ async def test_a_gang_is_not_tried_for_room_that_is_held_for_others(size):
         assert len(rig.cluster.bound) == size
 
 
+async def test_a_gang_that_ends_before_those_that_room_is_held_for_come_gets_it_from_the_start():
+    rig = rig_of(1, 2)
+    slots = [Slot("n0", {"cpu": "2"})]
+    rig.engine.reservations.set(Reservation("held", "default", inf, slots, group="another", at=rig.now + 100))
+    gang(rig, "gang", 2, spec={"activeDeadlineSeconds": 60})
+    async with deciding(rig):
+        assert len(rig.cluster.bound) == 2
+
+
 async def test_a_gang_whose_room_another_one_has_taken_keeps_its_place_before_those_that_came_later():
     rig, confirmed = rig_of(1, 9), {}
     rig.engine.assigned.put(make_pod("large", node="n0", requests={"cpu": "5"}))
