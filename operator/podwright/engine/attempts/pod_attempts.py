@@ -250,12 +250,7 @@ class PodAttempts:
 
     def give_back(self, queued: QueuedPod) -> None:
         """Returns a pod without a decision, unless it is gone."""
-        if self._queue.get(queued.uid) is not queued:
-            return
-        if self._cache.placement(queued.uid) is not None:
-            self._queue.done(queued.uid)
-        else:
-            self._queue.wait_in_lane(queued, ())
+        self._gangs.give_back((queued,))
 
     def fail(self, queued: QueuedPod, message: str, started: float) -> None:
         self._failures.fail(queued, message, self._sources.clock() - started)

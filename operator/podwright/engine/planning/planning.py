@@ -84,7 +84,7 @@ class Job(Protocol):
         """The pods for which the lane pays what the decision takes of the loop's and the API server's time."""
 
     def give_back(self) -> Steps[None]:
-        """Returns the pods to the lane."""
+        """Returns the pods to the lane that are still in flight without a binding cycle."""
 
     def fail(self, message: str) -> Steps[None]:
         """The attempt has failed."""
@@ -181,18 +181,22 @@ class Planning:
     # A child's decisions
 
     async def _take_and_run(self, jobs: Sequence[Job], taking: Steps[Job | None] | None) -> None:
+        left = dict(enumerate(jobs))
         try:
-            taken = None if taking is None else await in_slices(taking)
-            if jobs := [*jobs, *(() if taken is None else (taken,))]:
+            if taking is not None and (taken := await in_slices(taking)) is not None:
+                left[len(left)] = taken
+            if left:
                 await asyncio.sleep(0)  # the fork takes long by itself
-                await self._run(jobs)
+                await self._run(left)
         finally:
+            for job in left.values():
+                at_once(job.give_back())
             self._queue.lane_is_busy = False
             self._wake()
 
-    async def _run(self, jobs: Sequence[Job]) -> None:
-        alone = any(pod.conflicts >= CONFLICTS for job in jobs for pod in job.pods)
-        left = dict(enumerate(jobs))
+    async def _run(self, left: dict[int, Job]) -> None:
+        """Removes the jobs from `left` that are carried out."""
+        alone = any(pod.conflicts >= CONFLICTS for job in left.values() for pod in job.pods)
         seconds = QUIET_SECONDS if alone else CHILD_SECONDS
         if alone:
             self.quiet.begin()
@@ -200,11 +204,10 @@ class Planning:
             await self._decide(left, seconds)
         except ChildError as error:
             number = next(iter(left), None)
-            if number is not None and (job := left.pop(number)).wanted():
+            if number is not None and (job := left[number]).wanted():
                 await in_slices(job.fail(f"the process that decides ended: {error}"))
+                del left[number]
         finally:
-            for job in left.values():
-                at_once(job.give_back())
             if alone:
                 self.quiet.end()
 
@@ -215,14 +218,16 @@ class Planning:
             messages = self._children.start(lambda: self._work(jobs, seconds), seconds)
         except NoChildError as error:
             log.warning("costly pods are decided without a child process: %s", error)
-            for number in jobs:
-                await self._decide_here(left.pop(number), str(error))
+            for number, job in jobs.items():
+                await self._decide_here(job, str(error))
+                del left[number]
             return
         self._queue.charge_lane(self._clock() - started)
         async with aclosing(messages):
             async for message in messages:
                 answer: _Answer = self._messages.decode(message)
-                await self._answered(left.pop(answer.number), answer)
+                await self._answered(left[answer.number], answer)
+                del left[answer.number]
 
     def _work(self, jobs: Mapping[int, Job], seconds: float) -> Iterator[bytes]:
         """Runs in the child, for at most so many seconds."""

@@ -16,7 +16,7 @@ from podwright.core.objects.compaction import compact_all
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.attempts import batches
 from podwright.engine.attempts.batches import Batches
-from podwright.engine.planning.messages import Messages
+from podwright.engine.planning.messages import Later, Messages
 from podwright.engine.planning.planning import CONFLICTS
 from podwright.engine.process import steps
 from support.engine.kit import Rig, deciding, on_node, ours, settle
@@ -309,3 +309,21 @@ def test_what_a_child_has_packed_is_read_without_the_modules_that_pack():
         f"pickle.loads({message!r}); sys.exit({{*sys.modules}} != before)"
     )
     assert subprocess.run((sys.executable, "-c", text), check=False).returncode == 0
+
+
+async def test_pods_whose_decision_cannot_be_read_are_decided_again(monkeypatch):
+    rig = rig_with()
+    rig.node("n", allocatable={"cpu": "3"})
+    read, reads = Later.__getitem__, []
+
+    def read_once(self, index):
+        reads.append(index)
+        if len(reads) == 2:
+            raise ValueError("it cannot be read")
+        return read(self, index)
+
+    monkeypatch.setattr(Later, "__getitem__", read_once)
+    for name in ("p", "q", "r"):
+        packed(rig, name, "1")
+    await ended(rig, lambda: len(rig.cluster.bound) == 3)
+    assert sorted(rig.cluster.bound) == [("p", "n"), ("q", "n"), ("r", "n")]
