@@ -9,7 +9,7 @@ A pod that is alone in the end (`take_alone`) is decided as any other pod.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly
@@ -79,9 +79,9 @@ class Batches:
         self._due.pop(name, None)
         return True
 
-    def take(self, first: QueuedPod, policy: ActivePolicy) -> Steps[Sequence[QueuedPod]]:
-        """Returns the popped pod, and the pods of the lane to decide with it; all are in flight."""
-        name, taken = policy.compiled.name, [first]
+    def take(self, taken: list[QueuedPod], policy: ActivePolicy) -> Steps[None]:
+        """Adds the pods of the lane to decide with the popped one in `taken`; all are in flight."""
+        name = policy.compiled.name
         yield from self._move(name)
         for uid in list(self._due.get(name, ())):
             if len(taken) == MOST_PODS:
@@ -91,4 +91,3 @@ class Batches:
             if queued is not None and self._queue.take(uid) is not None:
                 taken.append(queued)
             yield
-        return taken

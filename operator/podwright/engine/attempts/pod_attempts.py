@@ -157,7 +157,12 @@ class PodAttempts:
         return True
 
     def _take_batch(self, first: QueuedPod, policy: ActivePolicy, started: float) -> Steps[_PackingJob | None]:
-        pods = yield from self._batches.take(first, policy)
+        pods = [first]
+        try:
+            yield from self._batches.take(pods, policy)
+        except BaseException:  # also if the loop ends meanwhile
+            self._gangs.give_back(pods)
+            raise
         for each in pods:
             each.policy = policy.label
         return _PackingJob(

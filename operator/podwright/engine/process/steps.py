@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import closing
 from enum import Enum
 from typing import Final, Literal, TypeVar
 
@@ -43,17 +44,18 @@ def run_slice(steps: Steps[T], clock: Callable[[], float], *, alone: bool = Fals
 
 async def in_slices(steps: Steps[T], turn: Turn = None) -> T:
     """Runs the steps, and returns their result. Other tasks run every few milliseconds, and after a step that took
-    longer than a slice, as long as that.
+    longer than a slice, as long as that. Closes the steps if it is cancelled.
     """
     clock = asyncio.get_running_loop().time
-    while True:
-        if turn is not None:
-            await turn()
-        started = clock()
-        if (found := run_slice(steps, clock, alone=turn is not None)) is not UNFINISHED:
-            return found
-        took = clock() - started
-        await asyncio.sleep(took if took > 2 * SLICE_SECONDS else 0)
+    with closing(steps):
+        while True:
+            if turn is not None:
+                await turn()
+            started = clock()
+            if (found := run_slice(steps, clock, alone=turn is not None)) is not UNFINISHED:
+                return found
+            took = clock() - started
+            await asyncio.sleep(took if took > 2 * SLICE_SECONDS else 0)
 
 
 def beside(steps: Steps[None], clock: Callable[[], float]) -> None:

@@ -172,7 +172,9 @@ async def test_pods_on_the_way_to_the_lane_are_decided_with_the_first_one(monkey
     assert [queue.get(f"default/{name}").place for name in "qr"] == [Place.IN_FLIGHT] * 2
     first = queue.pop()
     assert not gathering.take_alone(first, policy)
-    assert [each.pod.name for each in steps.at_once(gathering.take(first, policy))] == ["p", "q", "r"]
+    taken = [first]
+    steps.at_once(gathering.take(taken, policy))
+    assert [each.pod.name for each in taken] == ["p", "q", "r"]
 
 
 async def test_a_quiet_time_ends_while_their_bindings_are_not_answered():
@@ -327,3 +329,22 @@ async def test_pods_whose_decision_cannot_be_read_are_decided_again(monkeypatch)
         packed(rig, name, "1")
     await ended(rig, lambda: len(rig.cluster.bound) == 3)
     assert sorted(rig.cluster.bound) == [("p", "n"), ("q", "n"), ("r", "n")]
+
+
+@pytest.mark.parametrize("slice_seconds", [0.0, 60.0], ids=["while they are taken", "before the child starts"])
+async def test_pods_are_decided_again_if_their_decision_is_cancelled(monkeypatch, slice_seconds):
+    monkeypatch.setattr(steps, "SLICE_SECONDS", slice_seconds)
+    rig = rig_with()
+    rig.node("n", allocatable={"cpu": "4"})
+    take = rig.engine.queue.take
+
+    def cancel_once(uid):
+        monkeypatch.setattr(rig.engine.queue, "take", take)
+        rig.engine.planning.cancel()
+        return take(uid)
+
+    monkeypatch.setattr(rig.engine.queue, "take", cancel_once)
+    for name in "pqrs":
+        packed(rig, name, "1")
+    await ended(rig, lambda: len(rig.cluster.bound) == 4)
+    assert rig.engine.queue.take == take

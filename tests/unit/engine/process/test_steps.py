@@ -53,3 +53,24 @@ def test_steps_that_are_run_at_once_return_their_result():
         return "done"
 
     assert at_once(steps()) == "done"
+
+
+async def test_steps_are_closed_before_their_cancellation_is_passed_on():
+    closed, seen = [], []
+
+    def steps():
+        try:
+            asyncio.current_task().cancel()
+            while True:
+                yield
+        finally:
+            closed.append(True)
+
+    async def run():
+        try:
+            await in_slices(steps())
+        except asyncio.CancelledError:
+            seen.extend(closed)
+
+    await asyncio.create_task(run())
+    assert seen == [True]
