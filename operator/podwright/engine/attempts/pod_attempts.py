@@ -116,7 +116,7 @@ class PodAttempts:
         if packs and self._pack(queued, policy, started):
             return
         kind = _kind(queued.pod, policy)
-        # A child costs the loop less than attempts at several pods that are packed.
+        # Every pod that is packed is slow here: alone, it joins a child that starts anyway, or that others wait for.
         in_child = not packs or self._queue.costly > 0 or self._planning.has_room
         if queued.cost is not None or (queued.slow and in_child) or started < self._long_until.get(kind, started):
             self._later(queued, policy, started)
@@ -125,6 +125,8 @@ class PodAttempts:
             observer = self._slow_plugins.observer_for(policy.compiled.name)
             decision = self._slice.run(lambda: self.decide(queued, policy, observer))
         except TookLongError:
+            if packs:
+                self._queue.charge_lane(self._sources.clock() - started)
             self._took_long(kind)
             self._later(queued, policy, started)
             return
@@ -263,9 +265,9 @@ class PodAttempts:
 
 def _kind(pod: PodInfo, policy: ActivePolicy) -> Hashable:
     """Returns a key that is equal for pods with the same cause of long attempts: rules of the policy, or selectors of
-    devices that the namespace writes; None for other pods.
+    devices that the namespace writes. Pods that are packed have one, too; None for other pods.
     """
-    if PolicyRules.name in policy.framework.plugins:
+    if PolicyRules.name in policy.framework.plugins or policy.compiled.source.spec.packing == "Optimal":
         return policy.label
     return ("claims", pod.namespace) if pod.resource_claims else None
 

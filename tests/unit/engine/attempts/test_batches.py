@@ -14,7 +14,7 @@ import pytest
 from podwright.core.gangs.decisions import Packed
 from podwright.core.objects.compaction import compact_all
 from podwright.core.queue.queued_pod import Place
-from podwright.engine.attempts import batches
+from podwright.engine.attempts import batches, pod_attempts
 from podwright.engine.attempts.batches import Batches
 from podwright.engine.planning.messages import Later, Messages
 from podwright.engine.planning.planning import CONFLICTS
@@ -149,14 +149,29 @@ async def test_a_pod_that_is_alone_needs_no_child():
 
 
 async def test_a_pod_that_is_alone_and_takes_long_is_decided_by_a_child(monkeypatch):
+    monkeypatch.setattr(pod_attempts, "LONG_SECONDS", 1e6)
     rig = rig_with()
     rig.node("n", allocatable={"cpu": "4"})
-    attempts, deadline = rig.engine.pod_attempts, rig.engine.cache.deadline
-    decide = attempts.decide
-    monkeypatch.setattr(attempts, "decide", lambda *given: (deadline.expect(60.0), decide(*given))[-1])
+    attempts, queue, charged, decided = rig.engine.pod_attempts, rig.engine.queue, [], []
+    decide, charge = attempts.decide, queue.charge_lane
+    monkeypatch.setattr(queue, "charge_lane", lambda seconds: (charged.append(seconds), charge(seconds)))
+
+    def slowly(queued, *rest):
+        decided.append(queued.pod.name)
+        if len(decided) == 1:
+            rig.now += 5.0
+        rig.engine.cache.deadline.expect(60.0)
+        return decide(queued, *rest)
+
+    monkeypatch.setattr(attempts, "decide", slowly)
     packed(rig, "p", "3")
     await ended(rig, lambda: rig.cluster.bound)
     assert rig.children.started == 1
+    assert charged[0] == pytest.approx(5.0)
+    packed(rig, "q", "1")
+    await ended(rig, lambda: len(rig.cluster.bound) == 2)
+    assert rig.children.started == 2
+    assert decided == ["p", "p", "q"], "no further one is attempted in the loop first"
 
 
 async def test_pods_on_the_way_to_the_lane_are_decided_with_the_first_one(monkeypatch):
