@@ -351,7 +351,7 @@ def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Seque
 
 
 def finds_nobody(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> bool:
-    """True if it is clear that there is nobody whom the group could have evicted, however much it requests."""
+    """True if no pod can be a victim of the group, however much the group requests."""
     if not _preempts(framework) or never_preempts(group, pods):
         return True
     priority = priority_of(group, pods)

@@ -759,8 +759,9 @@ def claim_of(
 
 
 def claims_nobody(cache: Cache, pod: PodInfo, priority: int) -> bool:
-    """True if it is clear without a claim of pods of this queue that there is nobody whom it could have evicted: no
-    pods of lower priority in the queue, none that terminate, and no other queue has more than it keeps.
+    """True if no pod can be a victim of this pod's queue: the queue has no pods of lower priority, no pod
+    terminates, and no other queue has more than it keeps. Costs less than a claim, and may be False where a claim
+    finds nobody.
     """
     queues = queues_of(cache)
     leaf = queues.shared_out().get(queues.queue_of(pod))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Final
 
 from podwright.engine.process.token_bucket import TokenBucket
@@ -17,8 +18,7 @@ class WriteLimit:
     """Limits how often statuses are written, by a token bucket."""
 
     def __init__(self, per_second: float = WRITES_PER_SECOND, at_once: int = WRITES_AT_ONCE) -> None:
-        clock = lambda: asyncio.get_running_loop().time()  # noqa: E731 -- there may be no loop yet
-        self._bucket = TokenBucket(clock, per_second=per_second, at_once=at_once)
+        self._bucket = TokenBucket(time.monotonic, per_second=per_second, at_once=at_once)
 
     async def take(self) -> None:
         """Returns when one more status may be written."""

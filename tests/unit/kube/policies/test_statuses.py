@@ -34,8 +34,8 @@ async def test_all_policies_together_are_written_five_times_a_second(monkeypatch
     async def sleep(seconds):
         now[0] += max(seconds, 1e-6)  # as a clock does
 
-    clock = SimpleNamespace(time=lambda: now[0])
-    monkeypatch.setattr(write_limit, "asyncio", SimpleNamespace(get_running_loop=lambda: clock, sleep=sleep))
+    monkeypatch.setattr(write_limit, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(write_limit, "time", SimpleNamespace(monotonic=lambda: now[0]))
     limit = WriteLimit()
     for _ in range(30):
         await limit.take()
