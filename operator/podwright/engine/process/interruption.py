@@ -5,7 +5,6 @@ and how to cancel others.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,9 +21,10 @@ def is_interruption(error: BaseException) -> bool:
 
 
 async def cancel(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
-    """Cancels the tasks, and waits until they have ended. None: a task that has not begun."""
+    """Cancels the tasks, and waits until they have ended, also if the caller is cancelled meanwhile, which is
+    then raised. None: a task that has not begun.
+    """
     begun = [task for task in tasks if task is not None]
     for task in begun:
         task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*begun, return_exceptions=True)
+    await asyncio.gather(*begun, return_exceptions=True)
