@@ -149,13 +149,16 @@ class Gangs:
 
     def _take(self, group: PodGroup, first: QueuedPod, policy: ActivePolicy, started: float) -> Steps[_GangJob | None]:
         """Takes the members. An attempt at them follows, unless a child process decides: then this is returned."""
+        members: list[QueuedPod] = []
         try:
-            members = yield from self._members.take(group, first, policy.framework)
+            yield from self._members.take(members, group, first, policy.framework)
         except Exception as error:
             log.exception("the members of a pod group could not be taken", extra=fields(podGroup=group))
-            known = (self._queue.get(uid) for uid in self._cache.groups.members(group.key).waiting)
-            self._requeue([each for each in known if each is not None], described(error), self._clock() - started)
+            self._requeue([first, *members], described(error), self._clock() - started)
             return None
+        except BaseException:  # also if the loop ends meanwhile
+            self.give_back([first, *members])
+            raise
         if not members:
             return None
         same_policy = all(member.policy == policy.label for member in members)

@@ -2,8 +2,8 @@
 
 A group backs off as one: a new member waits with the others instead of starting an attempt, unless the group was too
 small without it. Where members may be scheduled alone (a basic group, or a gang without parts that needs at most one
-more), an attempt takes only the members that are due. Invariant: a popped pod is among the members that `take` returns,
-or requeued, or dropped.
+more), an attempt takes only the members that are due. Invariant: a popped pod is among the members that are taken, or
+requeued, or dropped.
 """
 
 from __future__ import annotations
@@ -52,20 +52,21 @@ class GangMembers:
         """True if it takes long to take all that wait."""
         return self._cache.groups.members(group.key).unplaced_count > MOST_IN_LOOP
 
-    def take(self, group: PodGroup, first: QueuedPod, framework: Framework) -> Steps[Sequence[QueuedPod]]:
-        """The members to schedule now, `first` among them, in the order in which they were added; all are in flight.
+    def take(self, taken: list[QueuedPod], group: PodGroup, first: QueuedPod, framework: Framework) -> Steps[None]:
+        """Adds the members to schedule now to `taken`, `first` among them, in the order in which they were added to the
+        group; all are in flight.
 
-        Empty if the group backs off: then `first` backs off with it. Also empty if another member is costly, or if the
+        None if the group backs off: then `first` backs off with it. Also none if another member is costly, or if the
         members are many or, if they were not tried yet, costly together: then they wait in the lane of costly pods.
         Also requeues `first` if it is no longer a waiting member.
         """
         self.in_steps.add(group.key)
         try:
-            return (yield from self._take(group, first, framework))
+            yield from self._take(taken, group, first, framework)
         finally:
             self.in_steps.discard(group.key)
 
-    def _take(self, group: PodGroup, first: QueuedPod, framework: Framework) -> Steps[Sequence[QueuedPod]]:
+    def _take(self, taken: list[QueuedPod], group: PodGroup, first: QueuedPod, framework: Framework) -> Steps[None]:
         now = self._clock()
         needed = self._cache.groups.lacking(group)
         divided = self._cache.groups.members(group.key).levels is not None
@@ -80,11 +81,10 @@ class GangMembers:
                 slowest = _longest_backoff(failed)
         if slowest is not None:
             self._queue.back_off_with(first, slowest)
-            return ()
-        if not first.costly and _is_costly(due, framework):
+        elif not first.costly and _is_costly(due, framework):
             self._queue.wait_in_lane(first, due)
-            return ()
-        return (yield from self._take_all(due, first))
+        else:
+            yield from self._take_all(taken, due, first)
 
     def _slowest_tried(self, group: PodGroup, first: QueuedPod, now: float) -> Steps[QueuedPod | None]:
         """The member with the longest backoff among the members tried before. None if no such member backs off, or if
@@ -127,8 +127,7 @@ class GangMembers:
                 due.append(queued)
         return due, failed
 
-    def _take_all(self, due: Sequence[QueuedPod], first: QueuedPod) -> Steps[Sequence[QueuedPod]]:
-        members: list[QueuedPod] = []
+    def _take_all(self, taken: list[QueuedPod], due: Sequence[QueuedPod], first: QueuedPod) -> Steps[None]:
         for queued in due:
             yield
             gone = self._queue.get(queued.uid) is not queued
@@ -137,10 +136,9 @@ class GangMembers:
             if queued.pod.terminating:
                 self._failures.drop(queued)
             else:
-                members.append(queued)
-        if first not in members and self._queue.get(first.uid) is first:
+                taken.append(queued)
+        if first not in taken and self._queue.get(first.uid) is first:
             self._failures.reject_by(first, GONE, {GangScheduling.name}, 0.0)
-        return members
 
 
 def _was_tried(queued: QueuedPod) -> bool:

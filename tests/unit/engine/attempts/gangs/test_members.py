@@ -123,6 +123,27 @@ async def test_members_are_retried_after_an_error_while_they_are_taken(monkeypat
         await until(lambda: (rig.engine.wake(), len(rig.cluster.bound) == size)[-1])
 
 
+async def test_members_are_tried_again_if_the_attempt_is_cancelled_while_they_are_taken(monkeypatch):
+    size, taken = MOST_IN_LOOP + 1, []
+    rig = rig_with(gang={"min_count": size})
+    rig.node("large", allocatable={"cpu": str(size), "pods": str(size)})
+
+    def take(queue, uid):
+        taken.append(uid)
+        if len(taken) == size // 2:
+            rig.engine.planning.cancel()
+        return taking(queue, uid)
+
+    taking = SchedulingQueue.take
+    monkeypatch.setattr(SchedulingQueue, "take", take)
+    monkeypatch.setattr(steps, "SLICE_SECONDS", -1.0)
+    for index in range(size):
+        member(rig, f"m{index}", requests={"cpu": "1"})
+    async with deciding(rig):
+        await until(lambda: len(rig.cluster.bound) == size)
+    assert len(taken) == size // 2 + size - 1
+
+
 class TestNewMembers:
     @pytest.mark.parametrize("why", ["they fit nowhere", "the attempt is an error"])
     async def test_they_back_off_with_their_gang_and_are_then_tried_with_it(self, why):
