@@ -108,7 +108,7 @@ class QueueStatus(CheckedStatus):
     borrowed: Mapping[str, str] = described_amounts("How much of what it has is above its guarantee, by resource.")
     lent: Mapping[str, str] = described_amounts("How much of its guarantee it does not use, by resource.")
     capacity: Mapping[str, str] = described_amounts(
-        "Of a queue at the top: what all queues share. It is what ready, untainted nodes offer, less what pods "
+        "Of a queue at the top: what all queues share. It is what ready, uncordoned nodes offer, less what pods "
         "outside of queues have."
     )
     pending: Mapping[str, str] = described_amounts(
