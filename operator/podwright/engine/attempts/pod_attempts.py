@@ -16,6 +16,7 @@ from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.queue import QueuedPod
+from podwright.core.queue.queued_pod import Place
 from podwright.core.state.deadline import TookLongError
 from podwright.core.state.transaction import CacheTransaction
 from podwright.engine.attempts.batches import Batches
@@ -216,6 +217,7 @@ class PodAttempts:
         """True if a pod in flight still waits for a decision under this policy."""
         return (
             self._queue.get(queued.uid) is queued
+            and queued.place is Place.IN_FLIGHT
             and not queued.pod.terminating
             and self._cache.placement(queued.uid) is None
             and self._policies.of(queued.pod) is policy

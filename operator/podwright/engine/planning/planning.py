@@ -202,10 +202,14 @@ class Planning:
             self.quiet.begin()
         try:
             await self._decide(left, seconds)
-        except ChildError as error:
+        except Exception as error:
+            why = f"the process that decides ended: {error}"
+            if not isinstance(error, ChildError):
+                log.exception("a decision could not be carried out")
+                why = f"what was decided cannot be carried out: {described(error)}"
             number = next(iter(left), None)
             if number is not None and (job := left[number]).wanted():
-                await in_slices(job.fail(f"the process that decides ended: {error}"))
+                await in_slices(job.fail(why))
                 del left[number]
         finally:
             if alone:

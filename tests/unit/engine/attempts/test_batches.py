@@ -328,22 +328,39 @@ def test_what_a_child_has_packed_is_read_without_the_modules_that_pack():
     assert subprocess.run((sys.executable, "-c", text), check=False).returncode == 0
 
 
-async def test_pods_whose_decision_cannot_be_read_are_decided_again(monkeypatch):
+async def test_pods_whose_decision_cannot_be_read_say_so_and_are_then_decided_one_by_one(monkeypatch):
     rig = rig_with()
     rig.node("n", allocatable={"cpu": "3"})
-    read, reads = Later.__getitem__, []
+    read, failed = Later.__getitem__, []
 
-    def read_once(self, index):
-        reads.append(index)
-        if len(reads) == 2:
+    def read_but_one(self, index):
+        if index == 2:
+            failed.append(self)
             raise ValueError("it cannot be read")
         return read(self, index)
 
-    monkeypatch.setattr(Later, "__getitem__", read_once)
-    for name in ("p", "q", "r"):
-        packed(rig, name, "1")
+    monkeypatch.setattr(Later, "__getitem__", read_but_one)
+    for name, cpu in (("p", "1"), ("q", "1"), ("r", "1"), ("s", "4")):
+        packed(rig, name, cpu)
     await ended(rig, lambda: len(rig.cluster.bound) == 3)
-    assert sorted(rig.cluster.bound) == [("p", "n"), ("q", "n"), ("r", "n")]
+    why = "what was decided cannot be carried out: ValueError: it cannot be read"
+    notes = rig.recorder.notes("FailedScheduling")
+    assert notes[:2] == [why] * 2
+    assert why not in notes[2:]
+    assert len(failed) == 1
+
+
+async def test_pods_that_were_rejected_before_one_cannot_be_read_keep_their_reason(monkeypatch):
+    rig = rig_with()
+    rig.node("n", allocatable={"cpu": "3"})
+    read = Later.__getitem__
+    monkeypatch.setattr(Later, "__getitem__", lambda self, index: read(self, index) if index < 2 else 1 / 0)
+    for name in "pqr":
+        packed(rig, name, "2")
+    await ended(rig, lambda: len(rig.recorder.notes("FailedScheduling")) == 2)
+    rejected, failed = rig.recorder.notes("FailedScheduling")
+    assert rejected.startswith("0/1 nodes are available")
+    assert failed.startswith("what was decided cannot be carried out: ZeroDivisionError")
 
 
 @pytest.mark.parametrize("slice_seconds", [0.0, 60.0], ids=["while they are taken", "before the child starts"])
