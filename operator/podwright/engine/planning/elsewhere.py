@@ -25,6 +25,10 @@ class NoChildAnswerError(Exception):
     """A child ended without an answer, or the answer is an exception. The message says which."""
 
 
+class NoChildAtAllError(NoChildAnswerError):
+    """There can be no child now, and the answer takes longer than the loop may wait."""
+
+
 class Elsewhere:
     """See the module."""
 
@@ -55,7 +59,7 @@ class Elsewhere:
             try:
                 return self._slice.run(decide, LOOP_SECONDS)
             except TookLongError:
-                raise NoChildAnswerError(f"{error}, and the answer takes more than {LOOP_SECONDS:g} s") from None
+                raise NoChildAtAllError(f"{error}, and the answer takes more than {LOOP_SECONDS:g} s") from None
         async with aclosing(messages):
             try:
                 async for message in messages:

@@ -15,7 +15,7 @@ from podwright.core.gangs.start_times import EarliestStart, earliest_start
 from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.queues.queues import queues_of
 from podwright.core.state.reservations import Reservation
-from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError
+from podwright.engine.planning.elsewhere import Elsewhere, NoChildAnswerError, NoChildAtAllError
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports, Regarding
 from podwright.engine.process.interruption import cancel
@@ -108,6 +108,8 @@ class Gathering:
             start = await self._elsewhere.ask(lambda: earliest_start(planner, due.members, self._gangs.may_end(), now))
         except NoChildAnswerError as error:
             log.info("cannot find where the pod group could start: %s", error, extra=fields(podGroup=due.group))
+            if not isinstance(error, NoChildAtAllError):
+                return  # another child may find it, the next time
             start = None
         reservation = await in_slices(self._gangs.gather(due, start, self._sources.wall()))
         if reservation is not None and start is not None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from math import inf
 from random import Random
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -30,12 +31,14 @@ from podwright.core.plugins.topology_placement_generator import TopologyPlacemen
 from podwright.core.queue.queued_pod import Place
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
+from podwright.core.state.deadline import TookLongError
 from podwright.core.state.nominator import reservation_of
 from podwright.core.state.reservations import Reservation, Slot, gathered_name
 from podwright.engine.attempts.gangs import room
 from podwright.engine.process.steps import at_once
 from support.costs.call_counts import calls_of
 from support.engine.kit import Rig, deciding, ours, settle
+from support.engine.long_work import FakeChildren
 from support.objects.builders import in_group, make_pod, make_pod_group
 
 GPU = "nvidia.com/gpu"
@@ -50,8 +53,8 @@ async def gathered():
 
 
 class Queued:
-    def __init__(self, **rules):
-        self.rig = Rig()
+    def __init__(self, children=None, **rules):
+        self.rig = Rig(children=children)
         self.engine = self.rig.engine
         self.queues = queues_of(self.engine.cache)
         self.queues.set(QueueRules("q", **{"gather_after": 300.0, "quotas": {GPU: Quota()}, **rules}))
@@ -130,6 +133,31 @@ async def test_a_gang_that_waits_for_long_gets_the_room_that_becomes_free():
         assert "small" not in it.placed
         await it.later(10)
         assert len(it.engine.cache.reservations) == 0
+
+
+@pytest.mark.parametrize(("trouble", "held"), [("end", ["n1", "n1"]), ("refuse", [])])
+async def test_a_gang_is_planned_again_at_once_if_a_child_ended_and_later_if_there_can_be_none(
+    monkeypatch, trouble, held
+):
+    it = Queued(children=FakeChildren())
+    it.runs("a", "n0", 4, limit=2000)
+    it.runs("b", "n1", 4, limit=1000)
+    it.gang("g", 2, 2)
+
+    def take_long(*_args):
+        raise TookLongError
+
+    async with deciding(it.rig):
+        with monkeypatch.context() as patched:
+            patched.setattr(it.engine.elsewhere, "_slice", SimpleNamespace(run=take_long))
+            setattr(it.rig.children, trouble, "it crashed")
+            await it.later(400)
+            assert it.held == []
+        setattr(it.rig.children, trouble, "")
+        await it.later(5)
+        assert it.held == held
+        await it.later(60)
+        assert it.held == ["n1", "n1"]
 
 
 async def test_room_is_held_for_the_members_that_a_gang_needs_although_more_wait():
