@@ -91,12 +91,12 @@ async def settle(
     change.
 
     `complete` is expensive, so it is called only after a moment without changes, or every `patience_s` while changes
-    continue, since pending pods may produce events without end. Gives up after ten times `patience_s`.
+    continue, since pending pods may produce events without end. Gives up after forty times `patience_s`.
     """
     started = changed = checked = time.monotonic()
     seen = await count()
     on_change()
-    while (now := time.monotonic()) - changed < patience_s and now - started < 10 * patience_s:
+    while (now := time.monotonic()) - changed < patience_s and now - started < 40 * patience_s:
         if now - checked > (_QUIET_S if now - changed > _QUIET_S else patience_s):
             if await complete():
                 return
