@@ -103,8 +103,11 @@ def fewest_ended(
 
 
 def _fewest(cache: Cache, ending: Sequence[PodInfo], fits: Callable[[], bool], low: int) -> int | None:
-    """The least number of these pods, from `low` on, without which it fits. None if it does not even without all. Each
-    larger number must fit, too. The last call that returned true was that of the number.
+    """The least number of these pods, from `low` on, without which it fits. None if it does not even without all. The
+    last call that returned true was that of the number.
+
+    Halves the number, as if each larger one fitted, too. It need not: a pod that ends may give back a larger slot of a
+    reservation, and a plan places members one after the other. Then the answer may be more than the least, or None.
     """
     high = len(ending)
     with CacheTransaction(cache) as transaction:
