@@ -48,12 +48,14 @@ WHOLE_CLUSTER: Final = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class _Preemptor:
-    """`key`: the pod's uid, or the group's key; `uids`: the pods that wait for the victims; `subject` and `node_name`:
-    the pod or group, and its node, in events; `within_budgets`: see `Evictor`, it has a queue.
+    """`key`: the pod's uid, or the group's key; `uids`: the pods that wait for the victims; `nodes`: where they are
+    nominated to; `subject` and `node_name`: the pod or group, and its node, in events; `within_budgets`: see `Evictor`,
+    it has a queue.
     """
 
     key: str
     uids: tuple[str, ...]
+    nodes: AbstractSet[str]
     subject: PodInfo | Regarding
     node_name: str
     within_budgets: bool
@@ -83,11 +85,12 @@ class Preemptions:
 
     def carry_out(self, framework: Framework, pod: PodInfo, wanted: PostFilterResult) -> None:
         """Evicts the victims in favour of a pod that is nominated to their node."""
-        preemptor = _Preemptor(pod.uid, (pod.uid,), pod, wanted.nominated_node, has_queue(self._cache, pod))
+        node_name = wanted.nominated_node
+        preemptor = _Preemptor(pod.uid, (pod.uid,), {node_name}, pod, node_name, has_queue(self._cache, pod))
         self._metrics.observe(PREEMPTION_VICTIMS, len(wanted.victims))
         self._count_violations(preemptor, wanted.violations)
         self.hold_room((pod,))
-        deque(self._clear_lower_nominations((wanted.nominated_node,), pod, {pod.uid}), 0)
+        deque(self._clear_lower_nominations((node_name,), pod, {pod.uid}), 0)
         deque(self._remove_victims(framework, preemptor, wanted.victims, lambda: True), 0)
 
     def carry_out_gang(
@@ -106,12 +109,12 @@ class Preemptions:
         """
         if not members or not preemption.victims:
             return True
-        uids = tuple(member.uid for member in members)
-        yield from self._clear_lower_nominations({*preemption.nominations.values()}, members[0], {*uids})
+        uids, nodes = tuple(member.uid for member in members), {*preemption.nominations.values()}
+        yield from self._clear_lower_nominations(nodes, members[0], {*uids})
         if not still_preempts():
             return False
         subject = Regarding.group(group, members[0].scheduler_name)
-        preemptor = _Preemptor(group.key, uids, subject, WHOLE_CLUSTER, has_queue(self._cache, members[0]))
+        preemptor = _Preemptor(group.key, uids, nodes, subject, WHOLE_CLUSTER, has_queue(self._cache, members[0]))
         self._metrics.observe(GROUP_PREEMPTION_VICTIMS, len(preemption.victims))
         self._count_violations(preemptor, preemption.violations)
         return (yield from self._remove_victims(framework, preemptor, preemption.victims, still_preempts))
@@ -199,7 +202,9 @@ class Preemptions:
                 holder.finished(preemptor.key)
             result, seconds = "error" if failed else "success", self._clock() - started
             self._metrics.preemption_took(preemptor.kind, result, seconds)
-            still_there = any(self._cache.placement(victim.uid) is not None for victim in victims)
+            # Only those on its own nodes: the room of others may be held, so that their deletion retries nobody else.
+            places = (self._cache.placement(victim.uid) for victim in victims)
+            still_there = any(place is not None and place.name in preemptor.nodes for place in places)
             beside(self._release_all(preemptor, failed=bool(failed), still_there=still_there), self._clock)
 
         for uid in preemptor.uids:

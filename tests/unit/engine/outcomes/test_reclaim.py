@@ -335,6 +335,42 @@ async def test_a_pod_is_tried_again_when_its_share_grows():
         assert len(rig.evictor.evicted) == 1
 
 
+async def test_a_gang_does_not_wait_for_a_victim_whose_room_another_claimant_holds():
+    """Department p gives up what the gang takes from b. Of that, pod x holds the room on node k."""
+    rig = Rig()
+    rig.evictor.waits = True
+    for name, cpu in (("n", 4), ("m", 16), ("k", 16)):
+        rig.node(name, allocatable={"cpu": str(cpu)}, labels={"name": name})
+    queues = queues_of(rig.engine.cache)
+    for name, parent, guarantee in (("p", "", 2), ("a", "p", 2), ("c", "p", 0), ("b", "", 0), ("e", "", 2)):
+        quota = Quota(guarantee=1000 * guarantee, weight=name == "b")
+        queues.set(QueueRules(name, parent=parent, quotas={"cpu": quota}))
+    for name, where in (("b1", "n"), ("b2", "n"), ("b3", "n"), ("b4", "n"), ("c1", "m"), ("c2", "k")):
+        rig.engine.assigned.put(on_node(ours(name, requests=ONE, labels={QUEUE_LABEL: name[0]}), where))
+    for name in "mk":
+        rig.engine.assigned.put(on_node(ours(f"full-{name}", requests={"cpu": "15"}), name))
+    for name in ("e1", "e2"):
+        rig.pod(name, requests=ONE, labels={QUEUE_LABEL: "e"}, spec={"nodeSelector": {"name": "none"}})
+    rig.engine.cache.groups.serve(PLUGINS_API)
+    metadata = {"name": "gang", "namespace": "default", "uid": "gang"}
+    rig.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": 2}})
+    for name in ("g1", "g2"):
+        rig.pod(name, requests=ONE, labels={QUEUE_LABEL: "a", GROUP_LABEL: "gang"})
+    async with deciding(rig):
+        rig.pod("x", requests=ONE, labels={QUEUE_LABEL: "e"}, spec={"nodeSelector": {"name": "k"}})
+        await settle()
+        assert rig.evictor.answers.keys() == {"b3", "c1", "c2"}
+        for victim in ("b3", "c1"):
+            rig.evictor.answers[victim](True)
+            rig.engine.assigned.drop(f"default/{victim}", None)
+            await settle()
+        rig.evictor.answers["c2"](True)
+        await settle()
+        rig.engine.assigned.drop("default/c2", None)
+        await settle()
+        assert {*rig.cluster.bound} == {("x", "k"), ("g1", "n"), ("g2", "m")}
+
+
 async def test_a_gang_takes_its_share_at_once_and_all_its_members_wait_for_the_victims():
     rig = rig_with_queues()
     rig.node("m", allocatable={"cpu": "2"})
