@@ -1,9 +1,10 @@
 """The operator, or the leading one of two, is killed (SIGKILL) repeatedly while 40 queues take room from each other.
 
 Meanwhile no queue exceeds its limit, no node its capacity, and nothing is evicted past a budget, before its minimum
-runtime, or of what its queue is guaranteed; and when the world rests, evictions have ended, queues have what they are
-entitled to, and each pod says what it waits for. PODWRIGHT_FAULTS=all (make faults) kills 30 times,
-and lets another instance take over 10 times.
+runtime, or of what its queue, or one above it, is guaranteed; and when the world rests, evictions have ended, gangs are
+whole or have nothing, queues have what they are entitled to, and each pod says what it waits for. Without a kill, each
+pod or gang for which others were evicted gets a place. PODWRIGHT_FAULTS=all (make faults) kills 30 times, and lets
+another instance take over 10 times.
 """
 
 from __future__ import annotations
@@ -49,6 +50,12 @@ def kill_repeatedly(
     def in_flight(only: RequestFilter) -> bool:
         return any(proxy.in_flight(only) for proxy in proxies)
 
+    def scale_down_and_up() -> None:
+        paused = teams.pause()
+        teams.wait_at_rest(1)
+        wait_until(lambda: not in_flight(is_eviction), 60, "evictions that were decided before have come")
+        teams.resume(paused)
+
     with teams.living():
         decider()
         teams.wait_shared()
@@ -59,9 +66,7 @@ def kill_repeatedly(
         during = 0
         for _ in range(kills):
             operator = decider()
-            paused = teams.pause()
-            teams.wait_at_rest(1)
-            teams.resume(paused)
+            scale_down_and_up()
             wait_until(lambda: in_flight(is_eviction), 60, "pods are evicted for the queues that are back")
             time.sleep(randomness.uniform(0, 1))
             during += in_flight(is_binding_or_eviction)
@@ -71,16 +76,25 @@ def kill_repeatedly(
             proxy.faults = []
         interrupted = teams.budgets_of_interrupted_evictions()
         started, evicted = time.monotonic(), len(teams.ledger.evicted)
+        teams.calm_since = started + 1  # what was in flight has come by then
         decider()
         teams.wait_shared()
         shared = time.monotonic()
         teams.wait_at_rest(REST)
         teams.verify()
+        scale_down_and_up()
+        teams.wait_shared()
+        teams.wait_at_rest(REST)
+        teams.verify()
+        claims = teams.claims()
         assert not arena.ledger.moved, arena.ledger.moved
         assert during >= kills / 3, f"only {during} of {kills} kills came while something was under way"
     arena.report(
         faults=f"{kills} times SIGKILL, {during} of them with Bindings or evictions in flight",
         evictions=f"{evicted} between kills, {len(teams.ledger.evicted) - evicted} after",
+        evictions_for_gangs=sum("-" in unit and len(unit) < 9 for unit in claims.values()),
+        evictions_of_gangs=sum(len(each.path) == 1 for each in teams.ledger.evicted.values()),
+        evictions_without_event=len(teams.ledger.evicted.keys() - claims.keys()),
         pods_that_wait_with_an_older_message=teams.outdated,
         seconds_from_last_start_to_shares=f"{shared - started:.1f}",
         budgets_used_up_by_interrupted_evictions=interrupted,

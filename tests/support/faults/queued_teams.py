@@ -1,7 +1,8 @@
 """40 queues of teams whose demand changes, with real ReplicaSets and budgets, and a ledger of what their pods hold.
 
-Each pod takes one GPU, of which shares are whole numbers, so at rest queues have their shares. The ledger follows the
-API server's pods, and checks each of their states as it comes. It uses nothing of Podwright's cache or queues.
+Each pod takes one GPU, of which shares are whole numbers, so at rest queues have their shares. The pods of some teams
+are gangs. Shares of these are whole gangs: those of departments may not borrow, those at the top do. The ledger follows
+the API server's pods, and checks each of their states as it comes. It uses nothing of Podwright's cache or queues.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
+from math import inf
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from podwright.core.objects.pod import parse_time
+from podwright.core.objects.pod_group import GROUP_LABEL
 from podwright.core.queues.shares import UNBOUNDED, Claim
 from podwright.testing import node, wait_until
 from support.control_plane import operator_process as kit
@@ -24,7 +29,9 @@ from support.queues.reference import shares_of_tree
 
 QUEUES = "/apis/podwright.dev/v1alpha1/schedulingqueues"
 LABEL = "podwright.dev/queue"
-DEPARTMENTS, LEAVES = 4, 9
+CRD = Path(__file__).parents[3] / "crds" / "gangs" / "scheduling.x-k8s.io_podgroups.yaml"
+GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+DEPARTMENTS, LEAVES, GANG_TEAMS = 4, 8, 4
 NODES, GPUS = 12, 8
 GPU = "nvidia.com/gpu"
 ROOM = {"requests": {GPU: "1"}, "limits": {GPU: "1"}}
@@ -33,13 +40,15 @@ LONERS = 4
 MOST = 8
 """The most pods that a team wants."""
 _CONTROLLERS = ("replicaset-controller", "disruption-controller")
+_EVENTS_LATE = 30
+"""After so many seconds, an eviction without an event is no longer expected to get a pod a place."""
 _BOUND = re.compile(r"(\S+) holds \d+ of (\d+) nvidia\.com/gpu")
 
 
 @dataclass(frozen=True)
 class Team:
     """A queue. `kept`: how many of its pods a PodDisruptionBudget keeps from evictions. `runtime`: for how many seconds
-    they run before others take their room back.
+    they run before others take their room back. `gang`: how many pods start together.
     """
 
     name: str
@@ -50,6 +59,7 @@ class Team:
     priority: int
     kept: int = 0
     runtime: int = 0
+    gang: int = 1
 
     def manifest(self) -> dict[str, Any]:
         quota = {"guarantee": self.guarantee, "weight": self.weight}
@@ -74,21 +84,42 @@ def _teams(random: Random) -> Iterator[Team]:
         yield Team(
             f"d{d}", "", 18, random.choice([UNBOUNDED, 32]), random.randint(1, 3), random.choice([100, 100, 200])
         )
-        for t in range(LEAVES):
+        yield Team(f"d{d}-t0", f"d{d}", 4, 4, 1, 100, gang=2)
+        for t in range(1, LEAVES):
             guarantee = random.randint(0, 2)
             kept = random.randint(0, guarantee) if t % 2 else 0
             limit = random.choice([UNBOUNDED, 4, 6])
             weight, priority = random.randint(0, 3), random.choice([100, 100, 200])
             yield Team(f"d{d}-t{t}", f"d{d}", guarantee, limit, weight, priority, kept, 5 * (t % 3 == 1))
+    for g in range(GANG_TEAMS):
+        yield Team(f"g{g}", "", 4, UNBOUNDED, 0, 100, runtime=5 * (g % 2), gang=4)
 
 
 def _queue(raw: Mapping[str, Any]) -> str:
     return str(raw["metadata"].get("labels", {}).get(LABEL, ""))
 
 
+def _unit(raw: Mapping[str, Any]) -> str:
+    """The pod's group, or its uid."""
+    return str(raw["metadata"].get("labels", {}).get(GROUP_LABEL, raw["metadata"]["uid"]))
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """`path`: the victim's queue and those above; `at`: when it was seen, in `time.monotonic()`; `left`: what queues
+    had then that stays; `guaranteed`: see `QueueLedger.guaranteed`.
+    """
+
+    name: str
+    path: Sequence[str]
+    at: float
+    left: Mapping[str, int]
+    guaranteed: Mapping[str, int]
+
+
 class QueueLedger:
-    """The amounts that pods hold, after each change of a pod. `violations`: broken rules. `evicted`: uids of evicted
-    pods.
+    """The amounts that pods hold, after each change of a pod. `violations`: broken rules. `evicted`: evictions by the
+    pod's uid. `placed`: when a pod, by its uid, or a whole gang, by its name, got its nodes.
 
     `changed`: when a pod was last bound, evicted, created or deleted, in `time.monotonic()`.
     """
@@ -99,7 +130,16 @@ class QueueLedger:
         self._wanted = wanted
         self._pods: dict[str, Mapping[str, Any]] = {}
         self.violations: list[str] = []
-        self.evicted: set[str] = set()
+        self.evicted: dict[str, Eviction] = {}
+        self.placed: dict[str, list[float]] = {}
+        self._queues: dict[str, str] = {}
+        """The queue of each unit that there was."""
+        self._seen: dict[str, float] = {}
+        """When each pod, by its uid, was seen first."""
+        self.scaled_down: dict[str, Sequence[str]] = {}
+        """The paths of pods, by uid, that left nodes without an eviction. Evictions that were decided before may come
+        after that, so until whoever scales down has seen these end and clears it, `Eviction.left` has them.
+        """
         self.changed = time.monotonic()
 
     def record(self, kind: str, raw: Mapping[str, Any]) -> None:
@@ -111,17 +151,76 @@ class QueueLedger:
             self.changed = time.monotonic()
             return
         self._pods[uid] = raw
+        self._queues[_unit(raw)] = _queue(raw)
+        self._seen.setdefault(uid, time.monotonic())
         if before is None or raw["spec"].get("nodeName") != before["spec"].get("nodeName"):
             self.changed = time.monotonic()
             if raw["spec"].get("nodeName"):
                 self._check_limits(raw)
+                self._note_placed(raw)
         # The disruption controller sets a condition to False of which nothing has come.
         disrupted = kit.condition(raw, "DisruptionTarget").get("status") == "True"
-        evicted = raw["metadata"].get("deletionTimestamp") and disrupted
-        if evicted and uid not in self.evicted:
-            self.evicted.add(uid)
+        if uid in self.evicted or not (raw["metadata"].get("deletionTimestamp") and raw["spec"].get("nodeName")):
+            return
+        if not disrupted or self._wanted.get(_queue(raw)) == 0:  # an interrupted eviction may have marked it before
+            self.scaled_down[uid] = self.path(raw)
+        else:
             self.changed = time.monotonic()
+            left = self.held(staying=True) + Counter(chain.from_iterable([*self.scaled_down.values()]))
+            name = raw["metadata"]["name"]
+            self.evicted[uid] = Eviction(name, self.path(raw), self.changed, left, self.guaranteed())
             self._check_eviction(raw)
+
+    def _note_placed(self, bound: Mapping[str, Any]) -> None:
+        """The pod, or with it the minimum of its gang, has got a node."""
+        unit, team = _unit(bound), self._teams.get(_queue(bound))
+        if team is not None and self.on_nodes()[unit] == team.gang:
+            self.placed.setdefault(unit, []).append(self.changed)
+
+    def on_nodes(self) -> Counter[str]:
+        """How many pods of each unit are on nodes and stay."""
+        pods = [*self._pods.values()]
+        return Counter(
+            _unit(raw) for raw in pods if raw["spec"].get("nodeName") and "deletionTimestamp" not in raw["metadata"]
+        )
+
+    def guaranteed(self) -> Mapping[str, int]:
+        """By queue: its guarantee, or what it requests if that is less."""
+        asked = Counter(self._wanted)
+        for team in reversed(self._teams.values()):  # those above come before
+            asked[team.name] = asked[team.name] if team.limit == UNBOUNDED else min(asked[team.name], team.limit)
+            asked[team.parent] += asked[team.name]
+        return {team.name: min(team.guarantee, asked[team.name]) for team in self._teams.values()}
+
+    def wrong(self, claims: Mapping[str, str], since: float) -> Iterator[str]:
+        """Evictions that took from the guarantee of a queue above the victim's, or for which, without a fault `since`,
+        their claimant got no place. `claims`: by uid of the victim, the unit that it was evicted for, if that is known.
+        """
+        waiting: dict[str, float] = {}
+        for uid, raw in [*self._pods.items()]:  # a gang that was scaled down meanwhile may have claimed in vain
+            if not raw["spec"].get("nodeName"):
+                waiting[_unit(raw)] = min(self._seen[uid], waiting.get(_unit(raw), inf))
+        evicted = dict(self.evicted)
+        for uid, each in evicted.items():
+            if (unit := claims.get(uid)) is None:
+                continue
+            for name in set(each.path[1:]) - set(self._path(self._queues[unit])):
+                left = each.left[name] + sum(
+                    self._promised(other, claims.get(victim), name, each.at) for victim, other in evicted.items()
+                )
+                if left < each.guaranteed[name]:
+                    yield f"the eviction of {each.name} for {unit} left {left} of {each.guaranteed[name]} of {name}"
+            if each.at > since and waiting.get(unit, inf) < each.at and max(self.placed.get(unit, [0])) < each.at:
+                yield f"{each.name} was evicted for {unit} of {self._queues[unit]}, which has no place"
+
+    def _promised(self, eviction: Eviction, unit: str | None, name: str, at: float) -> bool:
+        """True if the eviction was to get a pod of this queue a place, and had not by then. Also if nobody knows."""
+        if not (name in eviction.path and eviction.at <= at):
+            return False
+        if unit is None:
+            return at - eviction.at < _EVENTS_LATE
+        placed = any(eviction.at <= when <= at for when in self.placed.get(unit, ()))
+        return not placed and name in self._path(self._queues[unit])
 
     def _check_limits(self, bound: Mapping[str, Any]) -> None:
         held = self.held()
@@ -143,7 +242,8 @@ class QueueLedger:
             return
         if (left := self.held(staying=True, ready=True)[team.name]) < team.kept:
             self.violations.append(f"an eviction left {left} pods of {team.name}, and its budget keeps {team.kept}")
-        if (left := self.held(staying=True)[team.name]) < min(team.guarantee, self._wanted[team.name]):
+        made = self.evicted[victim["metadata"]["uid"]]
+        if (left := made.left[team.name]) < made.guaranteed[team.name]:
             self.violations.append(f"an eviction left {left} of {team.guarantee} guaranteed pods of {team.name}")
         started = parse_time(victim.get("status", {}).get("startTime"), "status.startTime")
         if started is not None and time.time() - started < team.runtime:
@@ -162,7 +262,10 @@ class QueueLedger:
         return held
 
     def path(self, raw: Mapping[str, Any]) -> list[str]:
-        path, name = [], _queue(raw)
+        return self._path(_queue(raw))
+
+    def _path(self, name: str) -> list[str]:
+        path = []
         while name:
             path.append(name)
             name = self._teams[name].parent
@@ -176,9 +279,11 @@ class QueuedTeams:
         self.arena = arena
         self.random = Random(seed)
         self.teams = list(_teams(self.random))
-        self.leaves = [team for team in self.teams if team.parent]
-        self.wanted = {team.name: self.random.randint(team.kept, MOST) for team in self.leaves}
+        self.leaves = [team for team in self.teams if team.parent or team.gang > 1]
+        self.wanted = {team.name: self.random.randint(team.kept, MOST // team.gang) * team.gang for team in self.leaves}
         self.ledger = QueueLedger(self.teams, self.wanted)
+        self.calm_since = 0.0
+        """No fault has come since then, in `time.monotonic()`."""
         self.outdated = 0
         """How many pods named a bound that no longer held when the world rested."""
 
@@ -187,19 +292,23 @@ class QueuedTeams:
         """Queues, nodes with kubelets, ReplicaSets with a controller, and budgets exist during the block."""
         cluster = self.arena.cluster
         self.arena.ledger.listeners.append(self.ledger.record)
+        cluster.apply(CRD)
+        wait_until(lambda: cluster.client.raw("GET", GROUPS)[0] == 200, 30, "the API server serves pod groups")
         kit.wait_listed(cluster, "schedulingqueues")
         cluster.bulk.create(team.manifest() for team in self.teams)
+        cluster.bulk.create(group for team in self.leaves for group in self._groups(team))
         cluster.bulk.create(map(self._node, range(NODES)))
         cluster.bulk.create(self._pod(f"loner{i}", nodeName="n0") for i in range(LONERS))
         cluster.bulk.create(self._budget(team) for team in self.leaves if team.kept)
         processes = [cluster.start_kwok(), cluster.start_controller_manager(_CONTROLLERS)]
         try:
-            cluster.bulk.create(self._replica_set(team) for team in self.leaves)
+            cluster.bulk.create(each for team in self.leaves for each in self._replica_sets(team))
             yield
         finally:
             processes[1].stop()
             cluster.client.request("DELETE", self._path("apps/v1", "replicasets"))
             cluster.client.request("DELETE", self._path("policy/v1", "poddisruptionbudgets"))
+            cluster.client.request("DELETE", self._path("scheduling.x-k8s.io/v1alpha1", "podgroups"))
             self.arena.delete_pods()
             processes[0].stop()
             cluster.client.request("DELETE", QUEUES)
@@ -213,13 +322,15 @@ class QueuedTeams:
         return paused
 
     def resume(self, teams: Sequence[Team]) -> None:
-        """They want all the pods that a team may want, and take their room back."""
+        """They want all the pods that a team may want, and take their room back. Nothing is under way by now."""
+        self.ledger.scaled_down.clear()
         self._scale(teams, MOST)
 
     def _scale(self, teams: Sequence[Team], count: int) -> None:
         for team in teams:
             self.wanted[team.name] = count
-            self.arena.cluster.client.patch(self._replica_set(team), {"spec": {"replicas": count}})
+            for each in self._replica_sets(team):
+                self.arena.cluster.client.patch(each, {"spec": {"replicas": each["spec"]["replicas"]}})
 
     def wait_at_rest(self, seconds: float) -> None:
         """Wait until all pods exist, and nothing has happened to them for so long."""
@@ -249,20 +360,40 @@ class QueuedTeams:
         """Check what must hold when the world rests."""
         assert not self.ledger.violations, self.ledger.violations
         assert not (crowded := kit.over_committed(self.arena.cluster)), crowded
+        assert not (parts := self._parts()), f"pods on nodes of gangs that are not whole: {parts}"
+        self._check_claims()
         assert not (lacking := self.lacking()), f"held, guarantee and share of queues that lack something: {lacking}"
         self._wait_statuses(self.shares())
         self._check_messages()
 
     def lacking(self) -> dict[str, tuple[int, int, int]]:
-        """Returns what queues hold, their guarantees within their demand, and their shares: of queues that lack a part
-        of the guarantee, or more than a unit of the share, which rounding may move.
+        """Returns what queues hold, their guarantees within their demand, and their shares: of queues, at every level,
+        that lack a part of the guarantee, or more than a unit of the share, which rounding may move.
         """
-        held, shares = self.ledger.held(staying=True), self.shares()
-        found = {
-            team.name: (held[team.name], min(team.guarantee, self.wanted[team.name]), shares[team.name])
-            for team in self.leaves
-        }
+        held, shares, guaranteed = self.ledger.held(staying=True), self.shares(), self.ledger.guaranteed()
+        found = {team.name: (held[team.name], guaranteed[team.name], shares[team.name]) for team in self.teams}
         return {name: (has, kept, share) for name, (has, kept, share) in found.items() if has < max(kept, share - 1)}
+
+    def claims(self) -> Mapping[str, str]:
+        """By uid of an evicted pod: the pod's uid or the gang that it was evicted for, as its event says."""
+        cluster, namespace = self.arena.cluster, self.arena.namespace
+        gangs = {raw["metadata"]["uid"]: raw["metadata"]["name"] for raw in cluster.client.items(GROUPS)}
+        said = {event["regarding"]["uid"]: event["note"] for event in kit.events(cluster, namespace, "Preempted")}
+        named = {uid: note.split(" on node ")[0].rpartition(" ")[2] for uid, note in said.items()}
+        return {uid: gangs.get(unit, unit) for uid, unit in named.items()}
+
+    def _check_claims(self) -> None:
+        """Evictions since the last fault have events, which are posted some time later."""
+        evicted = self.ledger.evicted
+        recent = {uid for uid, eviction in evicted.items() if eviction.at > self.calm_since}
+        wait_until(lambda: recent <= self.claims().keys(), 30, "each eviction has an event")
+        wrong = [*self.ledger.wrong(self.claims(), self.calm_since)]
+        assert not wrong, wrong
+
+    def _parts(self) -> dict[str, int]:
+        placed = self.ledger.on_nodes()
+        sizes = {group["metadata"]["name"]: team.gang for team in self.leaves for group in self._groups(team)}
+        return {name: placed[name] for name, size in sizes.items() if 0 < placed[name] < size}
 
     def shares(self) -> dict[str, int]:
         """By queue, as the reference has them."""
@@ -301,10 +432,12 @@ class QueuedTeams:
             )
             message = found.get("message", "")
             bound = _BOUND.search(message)
-            assert bound or "Insufficient nvidia.com/gpu" in message, message
             path = self.ledger.path(raw)
-            at_limit = [name for name in path if teams[name].limit == held[name]]
-            assert at_limit or sum(held[name] for name in tops) == NODES * GPUS - LONERS, (
+            least = teams[path[0]].gang
+            lacks = ["Insufficient nvidia.com/gpu"] + [f"minCount ({least}) cannot be satisfied"] * (least > 1)
+            assert bound or any(text in message for text in lacks), message
+            at_limit = [name for name in path if UNBOUNDED != teams[name].limit < held[name] + least]
+            assert at_limit or sum(held[name] for name in tops) + least > NODES * GPUS - LONERS, (
                 f"{raw['metadata']['name']} waits although nothing forbids it: {message}"
             )
             # A bound that no longer holds is named until the pod is tried again, which another bound may delay.
@@ -328,19 +461,38 @@ class QueuedTeams:
         body["spec"]["containers"][0]["resources"] = ROOM
         return body
 
-    def _replica_set(self, team: Team) -> dict[str, Any]:
-        labels = {"app": team.name, LABEL: team.name}
-        pod = self._pod("any")
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "metadata": {"name": team.name, "namespace": self.arena.namespace},
-            "spec": {
-                "replicas": self.wanted[team.name],
-                "selector": {"matchLabels": {"app": team.name}},
-                "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
-            },
-        }
+    def _replica_sets(self, team: Team) -> Iterator[dict[str, Any]]:
+        """One, or one for each gang."""
+        for name, count in self._parts_of(team):
+            labels = {"app": team.name, LABEL: team.name, "set": name}
+            if team.gang > 1:
+                labels[GROUP_LABEL] = name
+            yield {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "metadata": {"name": name, "namespace": self.arena.namespace},
+                "spec": {
+                    "replicas": count,
+                    "selector": {"matchLabels": {"set": name}},
+                    "template": {"metadata": {"labels": labels}, "spec": self._pod("any")["spec"]},
+                },
+            }
+
+    def _groups(self, team: Team) -> Iterator[dict[str, Any]]:
+        for name, _ in self._parts_of(team) if team.gang > 1 else ():
+            yield {
+                "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+                "kind": "PodGroup",
+                "metadata": {"name": name, "namespace": self.arena.namespace},
+                "spec": {"minMember": team.gang},
+            }
+
+    def _parts_of(self, team: Team) -> Iterator[tuple[str, int]]:
+        """The names of the team's ReplicaSets, and how many pods each wants."""
+        wanted = self.wanted[team.name]
+        if team.gang == 1:
+            return iter([(team.name, wanted)])
+        return ((f"{team.name}-{first}", team.gang * (first < wanted)) for first in range(0, MOST, team.gang))
 
     def _budget(self, team: Team) -> dict[str, Any]:
         return {
