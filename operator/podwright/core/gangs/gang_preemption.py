@@ -152,15 +152,18 @@ class GroupPreemptor:
                 domains: Iterable[Bools | None] = (None,)
                 if near.required:
                     domains = emptied_domains(bounds, cache, near, max(1, len(needed)))
+                sides = (True, False) if claim is not None and claim.full is not None else (False,)
                 for within in domains if claim is not None else islice(domains, 1):
-                    yield Try(
-                        bounds,
-                        both(within, there),
-                        splits_units=splits_units,
-                        claim=claim,
-                        why_vain=why_vain,
-                        there=there,
-                    )
+                    for inside in sides:
+                        yield Try(
+                            bounds,
+                            both(within, there),
+                            splits_units=splits_units,
+                            claim=claim,
+                            why_vain=why_vain,
+                            there=there,
+                            inside=inside,
+                        )
 
     def _try(self, attempt: Try) -> Found:
         cache, group, bounds = self.cache, self.group, attempt.bounds
@@ -206,7 +209,7 @@ class Try:
     `there`: bool[nodes], those of its place. `claim`: of a gang of a queue; None if it would be in vain, for the reason
     `why_vain`.
 
-    `shrinks`: gangs that have more members than their minimum lose no more than these.
+    `inside`: see ClaimedVictims. `shrinks`: gangs that have more members than their minimum lose no more than these.
     """
 
     bounds: CapacityBounds
@@ -215,6 +218,7 @@ class Try:
     claim: QueueClaim | None = None
     why_vain: str = ""
     there: Bools | None = None
+    inside: bool = False
     shrinks: bool = False
 
 
@@ -247,7 +251,7 @@ def potential_victims_of(
     useful = useful_nodes(framework, pods, bounds)
     if within is not None:
         useful = within if useful is None else useful & within
-    claimed = ClaimedVictims(cache, claim, useful)
+    claimed = ClaimedVictims(cache, claim, useful, inside=attempt.inside)
     return claimed if claimed.pods else claim.why_nothing
 
 

@@ -85,7 +85,7 @@ class LeastVictims:
         cache, group, bounds = self.joint.cache, self.joint.group, attempt.bounds
         if why_infeasible(group, cache, bounds, emptied=True) is not None:
             return found
-        whole = replace(attempt, within=attempt.there)
+        whole = replace(attempt, within=attempt.there, inside=attempt.inside and isinstance(found, GangPreemption))
         potential = potential_victims_of(self.joint.framework, cache, whole, priority_of(group, bounds.pods))
         if isinstance(potential, str):
             return found

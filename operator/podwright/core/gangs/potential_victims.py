@@ -159,11 +159,17 @@ class PotentialVictims:
 
 class ClaimedVictims:
     """The same for a gang of a queue: the units that its claim takes. None of them violates a budget. `only`: it takes
-    these, by the uid of a pod.
+    these, by the uid of a pod; `inside`: it takes those inside of the level of its queues that has its share.
     """
 
     def __init__(
-        self, cache: Cache, claim: QueueClaim, useful: Bools | None, only: AbstractSet[str] | None = None
+        self,
+        cache: Cache,
+        claim: QueueClaim,
+        useful: Bools | None,
+        only: AbstractSet[str] | None = None,
+        *,
+        inside: bool = False,
     ) -> None:
         self.claim = claim
         self.budgets = claim.rules
@@ -174,6 +180,8 @@ class ClaimedVictims:
         ]
         by_node: dict[str, list[Unit]] = {}
         self.candidates = claim.candidates([pod for info in infos for pod in info.pods.values()])
+        if inside:
+            self.candidates = [*filter(claim.is_inside, self.candidates)]
         for unit in self.candidates:
             cache.deadline.point()
             info = cache.placement(unit.pods[0].uid)

@@ -159,6 +159,10 @@ class QueueClaim:
         self._short = self._scarce[0] or frozenset(self._judged)
         self._exact = next((i for i, level in enumerate(self._path) if self._is_rounded_up(level)), len(self._path))
         """How many levels of the claim do not need the unit by which their share was rounded up."""
+        self.full = next((i for i, level in enumerate(self._path) if self._is_full(level)), None)
+        """How many levels of the claim are below the lowest one that has its share without the claim; None if each has
+        less. All that is taken outside of that level, it must give up itself.
+        """
         self._limits = [level for index, level in enumerate(self._path) if self._over_limit(index, going=True)]
         """The claim's queues whose limits forbid it now. The highest is the last."""
         capacity = self._tree.top.share
@@ -583,6 +587,13 @@ class QueueClaim:
     def _above(self, level: _Level, resource: str) -> int:
         """How much more than the larger of guarantee and share the queue would hold with the claim."""
         return self._held(level, resource) + self._judged[resource] - level.queue.entitled(resource)
+
+    def _is_full(self, level: _Level) -> bool:
+        return any(0 < amount <= self._above(level, resource) for resource, amount in self._judged.items())
+
+    def is_inside(self, unit: Unit) -> bool:
+        """True if all that the unit holds is inside of the level that is `full`."""
+        return self.full is not None and all(part.reach.parent <= self.full for part in self._parts_of(unit))
 
     def _is_rounded_up(self, level: _Level) -> bool:
         """True if the claim needs the unit by which the share of this queue was rounded up."""

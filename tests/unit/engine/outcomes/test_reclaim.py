@@ -335,8 +335,10 @@ async def test_a_pod_is_tried_again_when_its_share_grows():
         assert len(rig.evictor.evicted) == 1
 
 
-async def test_a_gang_does_not_wait_for_a_victim_whose_room_another_claimant_holds():
-    """Department p gives up what the gang takes from b. Of that, pod x holds the room on node k."""
+def rig_with_departments(siblings: dict[str, str]) -> Rig:
+    """A gang of two waits in queue a of department p, which is guaranteed 2 CPUs. Pods of these requests are its own
+    siblings, in queue c; queue b has more than its share. No node has room.
+    """
     rig = Rig()
     rig.evictor.waits = True
     for name, cpu in (("n", 4), ("m", 16), ("k", 16)):
@@ -346,7 +348,8 @@ async def test_a_gang_does_not_wait_for_a_victim_whose_room_another_claimant_hol
         quota = Quota(guarantee=1000 * guarantee, weight=name == "b")
         queues.set(QueueRules(name, parent=parent, quotas={"cpu": quota}))
     for name, where in (("b1", "n"), ("b2", "n"), ("b3", "n"), ("b4", "n"), ("c1", "m"), ("c2", "k")):
-        rig.engine.assigned.put(on_node(ours(name, requests=ONE, labels={QUEUE_LABEL: name[0]}), where))
+        requests = siblings if name.startswith("c") else ONE
+        rig.engine.assigned.put(on_node(ours(name, requests=requests, labels={QUEUE_LABEL: name[0]}), where))
     for name in "mk":
         rig.engine.assigned.put(on_node(ours(f"full-{name}", requests={"cpu": "15"}), name))
     for name in ("e1", "e2"):
@@ -356,6 +359,12 @@ async def test_a_gang_does_not_wait_for_a_victim_whose_room_another_claimant_hol
     rig.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": 2}})
     for name in ("g1", "g2"):
         rig.pod(name, requests=ONE, labels={QUEUE_LABEL: "a", GROUP_LABEL: "gang"})
+    return rig
+
+
+async def test_a_gang_does_not_wait_for_a_victim_whose_room_another_claimant_holds():
+    """Department p gives up what the gang takes from b. Of that, pod x holds the room on node k."""
+    rig = rig_with_departments(siblings={"cpu": "500m"})
     async with deciding(rig):
         rig.pod("x", requests=ONE, labels={QUEUE_LABEL: "e"}, spec={"nodeSelector": {"name": "k"}})
         await settle()
@@ -369,6 +378,13 @@ async def test_a_gang_does_not_wait_for_a_victim_whose_room_another_claimant_hol
         rig.engine.assigned.drop("default/c2", None)
         await settle()
         assert {*rig.cluster.bound} == {("x", "k"), ("g1", "n"), ("g2", "m")}
+
+
+async def test_a_gang_whose_department_has_its_share_takes_from_that_alone():
+    rig = rig_with_departments(siblings=ONE)
+    async with deciding(rig):
+        await settle()
+        assert rig.evictor.answers.keys() == {"c1", "c2"}
 
 
 async def test_a_gang_takes_its_share_at_once_and_all_its_members_wait_for_the_victims():
